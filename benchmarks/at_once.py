@@ -25,8 +25,8 @@ def cases() -> list[Case]:
     ]
 
 
-def prepared(recipe: str) -> tuple[list[Any], list[Any], list[Any]]:
-    """The objects of a run of each seed, its initial state, and a batch."""
+def prepared(recipe: str, *, mapped: bool = False) -> tuple[list[Any], list[Any], list[Any]]:
+    """The objects of a run of each seed, its initial state, and a batch. Args: mapped: for `jax.vmap`."""
     import jax
 
     from jaxnlp.inference.caches import use_compilation_cache
@@ -36,8 +36,10 @@ def prepared(recipe: str) -> tuple[list[Any], list[Any], list[Any]]:
     from train.run.setup import set_up
 
     use_compilation_cache(None)
-    changes = {"data.few_lengths": True}
-    setups = [set_up(begin(update(load_recipe(recipe), seed=seed, **changes))) for seed in range(RUNS)]
+    config = update(load_recipe(recipe), **{"data.few_lengths": True})
+    if mapped:
+        config = update(config, **{"model.compute": config.model.compute.without_unmapped_kernels})
+    setups = [set_up(begin(update(config, seed=seed))) for seed in range(RUNS)]
     states = [jax.jit(setup.initial_state)(setup.given) for setup in setups]
     return setups, states, [dict(next(iter(setup.corpus.train))) for setup in setups]
 
@@ -48,7 +50,7 @@ def at_once(recipe: str) -> Step:
     from jaxnlp.ops.compiler_options import jit_for
     from train.at_once import stacked, step_of_all
 
-    setups, given, batches = prepared(recipe)
+    setups, given, batches = prepared(recipe, mapped=True)
     program, states = jit_for(jax.devices()[0], step_of_all(setups), donate_argnums=0), stacked(given)
 
     def step() -> object:

@@ -56,6 +56,8 @@ ABSENT_SHOWN = 3
 _UNITS = (("utf-32-le", 4), ("utf-16-le", 2), ("utf-8", 1))
 """What positions of answers may count: characters, UTF-16 code units as in JavaScript, or bytes of UTF-8; an encoding,
 and the bytes of a unit in it."""
+_STARTS = ("answer_start", "start")
+"""Keys of the position of an answer."""
 _PLACE = re.compile(rf"\b({'|'.join(combined(PLACES))})\b")
 
 _logger = logging.getLogger(__name__)
@@ -307,8 +309,8 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
     warn_of_skipped(path, skipped, len(names), "questions", "blank, or with a blank context")
     if uncertain:
         _logger.warning(
-            "%s: questions with an answer that is not at its answer_start, or has none and occurs several times or "
-            "only within a word: %d of %d; the nearest place is taken, or the first; the first one is %s",
+            "%s: the place of an answer is not certain in %d of %d questions, first in %s: it is not at its "
+            "answer_start, or has none and occurs several times, or only within a word; the nearest place is taken",
             *(path, len(uncertain), len(names), uncertain[0]),
         )
     if not questions:
@@ -354,26 +356,36 @@ def _text(fields: Mapping[str, Any], name: str, where: str) -> str:
 
 def _answers(fields: Mapping[str, Any], context: str, where: str) -> tuple[tuple[AnswerSpan, bool], ...] | None:
     """The answers, and whether their places are certain; None if they are not given."""
-    given = fields.get("answers")
-    if fields.get("answer") is not None:
-        if given is not None:
-            raise DataError(f"{where}: it has answer and answers; remove one of them")
-        given = fields["answer"]
-        if isinstance(given, str):
-            given = {"text": given, "answer_start": fields.get("answer_start")}
+    names = [name for name in ("answers", "answer") if fields.get(name) is not None]
+    if len(names) > 1:
+        raise DataError(f"{where}: it has answer and answers; remove one of them")
+    given = fields[names[0]] if names else None
+    starts = fields.get("answer_start")
+    if starts is not None and isinstance(given, str | list) and not any(isinstance(one, dict) for one in given):
+        given = {"text": given, "answer_start": starts}
     if isinstance(given, dict) and isinstance(given.get("text"), list):
-        texts, starts = given["text"], given.get("answer_start", [None] * len(given["text"]))
+        texts = given["text"]
+        starts = next((given[name] for name in _STARTS if given.get(name) is not None), [None] * len(texts))
         if not isinstance(starts, list) or len(starts) != len(texts):
             raise DataError(f"{where}: expected a list of {len(texts)} numbers as answer_start, got {starts!r:.40}")
         given = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
     impossible = fields.get("is_impossible")
+    if isinstance(impossible, float) and math.isnan(impossible):  # as pandas writes a missing value
+        impossible = None
     if impossible not in (None, True, False):
         raise DataError(f"{where}: expected is_impossible as true or false, got {json.dumps(impossible)[:40]}")
-    if impossible and given:
+    if impossible and any(_has_text(one) for one in (given if isinstance(given, list) else [given])):
         raise DataError(f"{where}: is_impossible is true, but it has an answer; remove one of them")
+    if impossible:
+        return ()
     if given is None:
-        return () if impossible else None
+        return None
     return tuple(_span(one, context, where) for one in (given if isinstance(given, list) else [given]))
+
+
+def _has_text(answer: Any) -> bool:
+    text = answer.get("text") if isinstance(answer, dict) else answer
+    return bool(text.strip() if isinstance(text, str) else text)
 
 
 def _span(given: Any, context: str, where: str) -> tuple[AnswerSpan, bool]:
@@ -385,7 +397,8 @@ def _span(given: Any, context: str, where: str) -> tuple[AnswerSpan, bool]:
     fields = {"text": given} if isinstance(given, str) else given
     text, start = (None, None)
     if isinstance(fields, dict):
-        text, start = fields.get("text"), fields.get("answer_start", fields.get("start"))
+        text = fields.get("text")
+        start = next((fields[name] for name in _STARTS if fields.get(name) is not None), None)
     if isinstance(start, float):  # as pandas writes a column of whole numbers in which some are missing
         start = None if math.isnan(start) else int(start) if start.is_integer() else start
     if not isinstance(text, str) or not text.strip() or not isinstance(start, int | None):
@@ -412,9 +425,9 @@ def _span(given: Any, context: str, where: str) -> tuple[AnswerSpan, bool]:
 
 
 def _cuts_a_word(context: str, start: int, stop: int) -> bool:
-    """Whether a span begins or ends within a word of an alphabet with upper and lower case: its words are separated."""
-    pairs = (context[max(0, index - 1) : index + 1] for index in (start, stop))
-    return any(len(pair) == 2 and all(one.isupper() or one.islower() for one in pair) for pair in pairs)
+    """Whether a span begins or ends within a word or a number. Scripts without upper and lower case are not checked."""
+    kinds = [one.isnumeric() or 2 * (one.isupper() or one.islower()) for one in context]
+    return any(0 < index < len(context) and kinds[index - 1] == kinds[index] != 0 for index in (start, stop))
 
 
 def _characters(context: str, position: int) -> Iterator[int]:

@@ -1,13 +1,13 @@
 """`fit_at_once` trains several runs of one recipe with one program, such as those of three seeds.
 
 A step of a small model is too little work for an accelerator. Here `jax.vmap` maps the step over N runs: each array of
-their states and batches has the axis N. Each run has its own folder, with the records that `fit` would write, and the
-same numbers, except for rounding.
+their states and batches has the axis N. Each run has its own folder, with the metrics and checkpoints that `fit` would
+write, and the same numbers except for rounding. Their times are those of all runs together.
 """
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +18,11 @@ from jax.custom_batching import custom_vmap
 from rich.console import Console
 
 from jaxnlp.ops.compiler_options import jit, jit_for
-from jaxnlp.saving.serialization import ConfigError, differences
+from jaxnlp.saving.serialization import ConfigError, differences, to_json
 from jaxnlp.typing import Array, Batch, Params, PyTree
+from train.compare import flat_fields
 from train.compile_ahead import Ahead
-from train.config import TrainConfig
+from train.config import TrainConfig, update
 from train.evaluation.validation import Validation
 from train.logs.log import RunLog
 from train.loop import report_at_end
@@ -35,7 +36,7 @@ from train.run.folder import RunMismatchError
 from train.run.init_from import begin
 from train.run.lock import locked
 from train.run.memory import require_memory
-from train.run.progress import RunProgress, all_finite
+from train.run.progress import NonFiniteError, RunProgress, all_finite
 from train.run.setup import Setup, set_up
 from train.run.signals import StopSignal
 from train.step import StepOutput, TrainState
@@ -63,9 +64,21 @@ class Member(NamedTuple):
     validate: Validation
 
 
+class Ending(NamedTuple):
+    """How runs ended.
+
+    Attributes:
+      stopped_by: the name of the signal that stopped them; None = no signal did.
+      failed: the error of each run that failed, by its folder. The others went on.
+    """
+
+    stopped_by: str | None
+    failed: dict[Path, str]
+
+
 def fit_at_once(
     configs: Sequence[TrainConfig], workdirs: Sequence[Path], commands: Sequence[str | None], console: Console
-) -> str | None:
+) -> Ending:
     """Trains runs from step 0, or from their latest checkpoints, to `total_steps`, on one device.
 
     Args:
@@ -74,29 +87,24 @@ def fit_at_once(
       commands: the command line that trains each alone, for the records.
       console: prints the progress.
 
-    Returns: the name of the signal that stopped the runs, or None.
-
     Raises:
       ConfigError: for runs that one program cannot train, see `check_alike`.
       RunMismatchError: when the latest checkpoints are of different steps; and as `train.loop.fit`, as other errors.
+      NonFiniteError: when all runs have failed.
     """
     layout = make_parallel("jit", jax.local_devices()[:1])
     device = layout.replicated.mesh.devices.flat[0]
     with contextlib.ExitStack() as contexts:
         for workdir in workdirs:
             contexts.enter_context(locked(workdir))
-        setups = [_set_up(config, workdir) for config, workdir in zip(configs, workdirs, strict=True)]
-        check_alike(setups)
-        require_memory(setups[0], len(setups))
         stop, ahead = contexts.enter_context(StopSignal()), contexts.enter_context(Ahead())
+        members = _members(configs, workdirs, commands, layout, ahead, contexts)
+        first, config, step = members[0], members[0].setup.config, members[0].run.step
         no_gain = ["on a CPU that takes about as long as one by one"] if device.platform == "cpu" else []
-        print_lines(console, [f"{len(setups)} runs at once", *no_gain, *announcement(setups[0], layout, step=0)])
-        members = _members(setups, workdirs, commands, layout, ahead, contexts)
-        config, step = members[0].setup.config, members[0].run.step
-        program, states = (
-            jit_for(device, step_of_all(setups), donate_argnums=0),
-            stacked([m.run.state for m in members]),
-        )
+        lines = announcement(first.setup, layout, step=step)
+        print_lines(console, [f"{len(members)} runs at once", *no_gain, *lines])
+        program = jit_for(device, step_of_all([member.setup for member in members]), donate_argnums=0)
+        states, failed = _taken(members), dict[Path, str]()
         while step < config.total_steps:
             batches = [layout.put_batch(next(member.batches), config.accumulation_steps) for member in members]
             states, outputs = program(states, batches)
@@ -105,19 +113,31 @@ def fit_at_once(
                 member.run.step = step
                 member.log.collect(output.metrics)
             stopped = stop.stops_at(step)
-            due = members[0].run.due(config, stopped=stopped)
+            due = first.run.due(config, stopped=stopped)
             if due.log:
-                _log(members, outputs, _finite(states))
+                finite = jax.device_get(_finite(states))
+                for member, output, ok in zip(members, outputs, finite, strict=True):
+                    if member.workdir not in failed and (problem := _log(member, output, ok)):
+                        failed[member.workdir] = str(problem)
+                        print_lines(console, [f"{member.workdir.name} failed: {problem}"])
+                        if len(failed) == len(members):
+                            raise problem
+            going = [(index, member) for index, member in enumerate(members) if member.workdir not in failed]
             if due.save:  # also after each evaluation
-                states = _evaluate_and_save(members, states, layout, evaluate=due.evaluate)
+                with _paused(members):
+                    for index, member in going:
+                        member.run.state = _row(states, index)
+                        _evaluate_and_save(member, layout, evaluate=due.evaluate)
+                        states = _with_row(states, index, member.run.state)
+                        member.run.state = first.setup.abstract_state  # only one copy stays in memory
             if due.evaluate:
                 best = config.best_metric
-                sign = 1.0 if setups[0].metrics[best].better == "higher" else -1.0
-                values = "  ".join(f"{sign * member.run.scores[-1]:.4f}" for member in members)
+                sign = 1.0 if first.setup.metrics[best].better == "higher" else -1.0
+                values = "  ".join(f"{sign * member.run.scores[-1]:.4f}" for _, member in going)
                 print_lines(console, [f"step {step}/{config.total_steps}  validation {best}  {values}"])
-            if stopped:
-                return stop.received
-    return None
+            if stopped and step < config.total_steps:
+                return Ending(stop.received, failed)
+    return Ending(None, failed)
 
 
 def check_alike(setups: Sequence[Setup]) -> None:
@@ -143,9 +163,11 @@ def check_alike(setups: Sequence[Setup]) -> None:
             lines = "".join(f"\n  {line}" for line in changed)
             raise ConfigError(f"runs that are trained at once differ only in seed and optimizer:{lines}")
         if (setup.corpus.fingerprint, setup.spec.processor) != (first.corpus.fingerprint, first.spec.processor):
-            raise ConfigError("the seed decides which data the runs train on; train them one by one")
-        if _shapes(setup.abstract_state) != _shapes(first.abstract_state):
-            raise ConfigError("the optimizers keep other arrays; vary only their numbers, none of them to or from 0")
+            raise ConfigError("the data or the tokenizers of the runs differ; train them one by one")
+        apart = _numbers_apart(first.config.optimizer, setup.config.optimizer)
+        if apart or _shapes(setup.abstract_state) != _shapes(first.abstract_state):
+            what = f"differ in {', '.join(apart)}" if apart else "keep different arrays"
+            raise ConfigError(f"the optimizers {what}; vary only their numbers, none of them to or from 0")
 
 
 def each_its_own(
@@ -158,13 +180,12 @@ def each_its_own(
         return optimizers[0].update(updates, state, params, progress=progress)
 
     @update.def_vmap
-    def of_all(size: int, mapped: Sequence[Any], *arguments: Any) -> Any:
+    def of_all(_: int, mapped: Sequence[Any], *arguments: Any) -> Any:
         results = []
         for index, optimizer in enumerate(optimizers):
             own = jax.tree.map(lambda x, has, index=index: x[index] if has else x, arguments, tuple(mapped))
             updates, state, params, progress = own
             results.append(optimizer.update(updates, state, params, progress=progress))
-        del size
         outputs = stacked(results)
         return outputs, jax.tree.map(lambda _: True, outputs)
 
@@ -177,11 +198,12 @@ def each_its_own(
 def _set_up(config: TrainConfig, workdir: Path) -> Setup:
     config = for_device(config, jax.devices()[0], workdir)
     check_folder(workdir, config)
-    return set_up(begin(config, workdir))
+    compute = config.model.compute.without_unmapped_kernels
+    return set_up(begin(update(config, **{"model.compute": compute}), workdir))
 
 
 def _members(
-    setups: Sequence[Setup],
+    configs: Sequence[TrainConfig],
     workdirs: Sequence[Path],
     commands: Sequence[str | None],
     layout: Parallel,
@@ -189,38 +211,49 @@ def _members(
     contexts: contextlib.ExitStack,
 ) -> list[Member]:
     """The runs, at their latest checkpoints. What they compile for evaluation is compiled once."""
-    first, kept, members = setups[0], dict[Any, Any](), list[Member]()
-    for setup, workdir, command in zip(setups, workdirs, commands, strict=True):
+    setups = [_set_up(config, workdir) for config, workdir in zip(configs, workdirs, strict=True)]
+    check_alike(setups)
+    require_memory(setups[0], len(setups))
+    found, first, kept = [], setups[0], dict[Any, Any]()
+    for setup, workdir in zip(setups, workdirs, strict=True):
         batches = iter(setup.corpus.train)
         checkpoints = contexts.enter_context(Checkpoints(workdir, keep=setup.config.keep_checkpoints))
-        run = checkpoints.resume(setup, layout, batches)
-        if members and run.step != members[0].run.step:
-            raise RunMismatchError(
-                f"{members[0].workdir} has trained to step {members[0].run.step}, and {workdir} to step {run.step}; "
-                "train them one by one"
-            )
+        found.append((batches, checkpoints, checkpoints.resume(setup, layout, batches)))
+    steps = [run.step for *_, run in found]
+    if len(set(steps)) > 1:
+        trained = ", ".join(f"{workdir} to step {step}" for workdir, step in zip(workdirs, steps, strict=True))
+        raise RunMismatchError(f"the runs have trained {trained}; repeat the command without --at-once")
+    members = []
+    for setup, workdir, command, parts in zip(setups, workdirs, commands, found, strict=True):
+        batches, checkpoints, run = parts
         run_folder.create(workdir, setup.spec, setup.begun.typed_model)
         facts = setup.facts | {run_folder.AT_ONCE: len(setups)}
         run_folder.write_environment(workdir, parallel="jit", mesh=None, command=command, **facts)
         quiet = Console(quiet=True, force_terminal=False)
         contexts.enter_context(report_at_end(workdir, quiet))
-        log = contexts.enter_context(
-            RunLog(
-                workdir,
-                quiet,
-                total_steps=setup.config.total_steps,
-                first_step=run.step,
-                evaluations=len(run.losses),
-                train_seconds=run.train_seconds,
-                progress=setup.objective.progress,
-                unit=setup.metrics[setup.objective.progress].of,
-            )
+        log = RunLog(
+            workdir,
+            quiet,
+            total_steps=setup.config.total_steps,
+            first_step=run.step,
+            evaluations=len(run.losses),
+            train_seconds=run.train_seconds,
+            progress=setup.objective.progress,
+            unit=setup.metrics[setup.objective.progress].of,
         )
         corpus = dataclasses.replace(setup.corpus, processor=first.corpus.processor)
         shared = setup._replace(given={}, corpus=corpus, model=first.model, objective=first.objective)
         validate = Validation(shared, layout, workdir, ahead, kept)
-        members.append(Member(workdir, shared, batches, checkpoints, run, log, validate))
+        members.append(Member(workdir, shared, batches, checkpoints, run, contexts.enter_context(log), validate))
     return members
+
+
+def _taken(members: Sequence[Member]) -> TrainState:
+    """The stacked states of the runs, which keep none."""
+    states = stacked([member.run.state for member in members])
+    for member in members:
+        member.run.state = member.setup.abstract_state
+    return states
 
 
 def step_of_all(setups: Sequence[Setup]) -> Any:
@@ -235,31 +268,41 @@ def step_of_all(setups: Sequence[Setup]) -> Any:
     return step_all
 
 
-def _log(members: Sequence[Member], outputs: Sequence[StepOutput], finite: Array) -> None:
-    """Logs a step of each run, and checks its results."""
-    for member, output, ok in zip(members, outputs, jax.device_get(finite), strict=True):
-        step, last_good = member.run.step, member.checkpoints.latest_step()
-        member.log.log_train(step, learning_rate=output.learning_rate, skipped_updates=output.skipped_updates)
-        config = member.setup.config
-        member.run.check_finite(output, config, step, ok, last_good=last_good, workdir=member.workdir)
+def _log(member: Member, output: StepOutput, finite: Array) -> NonFiniteError | None:
+    """Logs a step of a run. Returns: the error if its results are not finite."""
+    step, last_good = member.run.step, member.checkpoints.latest_step()
+    member.log.log_train(step, learning_rate=output.learning_rate, skipped_updates=output.skipped_updates)
+    config = member.setup.config
+    try:
+        member.run.check_finite(output, config, step, finite, last_good=last_good, workdir=member.workdir)
+    except NonFiniteError as error:
+        return error
+    return None
 
 
-def _evaluate_and_save(
-    members: Sequence[Member], states: TrainState, layout: Parallel, *, evaluate: bool
-) -> TrainState:
-    """Evaluates and saves each run. Returns: the states, which an evaluation may change."""
+def _evaluate_and_save(member: Member, layout: Parallel, *, evaluate: bool) -> None:
+    """Evaluates and saves a run; an evaluation may change its state."""
+    score = member.validate(member.run.step, member.run.state, member.log) if evaluate else None
+    if score is not None:
+        member.run.evaluated(score, member.setup.config, layout)
+    member.run.train_seconds = member.log.train_seconds
+    member.checkpoints.save(member.run.state, member.setup.spec, member.run, score, member.batches.get_state())
+
+
+@contextlib.contextmanager
+def _paused(members: Sequence[Member]) -> Iterator[None]:
     with contextlib.ExitStack() as paused:
         for member in members:
             paused.enter_context(member.log.paused())
-        for index, member in enumerate(members):
-            member.run.state = _row(states, index)
-            score = member.validate(member.run.step, member.run.state, member.log) if evaluate else None
-            if score is not None:
-                member.run.evaluated(score, member.setup.config, layout)
-            member.run.train_seconds = member.log.train_seconds
-            data_state = member.batches.get_state()
-            member.checkpoints.save(member.run.state, member.setup.spec, member.run, score, data_state)
-        return stacked([member.run.state for member in members])
+        yield
+
+
+def _numbers_apart(one: Any, other: Any) -> list[str]:
+    """The fields of two configs that differ, other than numbers."""
+    ours, theirs = (flat_fields(to_json(config)) for config in (one, other))
+    names = [name for name in dict.fromkeys((*ours, *theirs)) if ours.get(name) != theirs.get(name)]
+    numbers = [name for name in names if all(type(x.get(name)) in (int, float) for x in (ours, theirs))]
+    return [name for name in names if name not in numbers]
 
 
 def _shapes(state: TrainState) -> PyTree:
@@ -275,5 +318,10 @@ def stacked(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *x: jnp.stack(x), *trees)
 
 
+def _put(states: Any, index: Any, state: Any) -> Any:
+    return jax.tree.map(lambda all_, own: all_.at[index].set(own), states, state)
+
+
 _row = jit(_of_run)
+_with_row = jit(_put, donate_argnums=0)
 _finite = jit(jax.vmap(lambda state: all_finite((state.params, state.ema))))

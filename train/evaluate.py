@@ -4,10 +4,12 @@ import dataclasses
 import functools
 import inspect
 import logging
+import re
 import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from jaxnlp.cli.format_options import FileFormat
 from jaxnlp.cli.messages import program_name, wrapped
@@ -23,7 +25,6 @@ from jaxnlp.saving.checkpoint_reading import RunError, checkpoint_steps, read_re
 from jaxnlp.saving.serialization import differences, to_json
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
 from jaxnlp.typing import Params
-from train.compare import flat_fields
 from train.config import TrainConfig
 from train.evaluation import ledger
 from train.evaluation.scoring import SplitScoring
@@ -190,12 +191,21 @@ def parse(
     return evaluator, options
 
 
-def write_predictions(evaluation: Evaluation, path: Path) -> list[Path]:
+def write_predictions(
+    evaluation: Evaluation, path: Path, check: Callable[[Path], None] = lambda path: None
+) -> list[Path]:
     """Writes the predictions: one file to a file or into a directory, several into a directory. Returns: their paths.
 
-    Raises: OSError when the path is a file and should be a directory.
+    Args:
+      evaluation: with predictions.
+      path: of the file or the directory.
+      check: refuses a file that must not be replaced, before any is written.
+
+    Raises: OSError when the path is a file and should be a directory; and as `check`.
     """
     files = evaluation.predictions
+    for name in files:
+        check(path / name)
     if len(files) == 1 and not path.is_dir():
         run_folder.write_text(path, *files.values())
         suffix = Path(*files).suffix
@@ -243,10 +253,19 @@ def summary(values: Sequence[float]) -> str:
     return f"mean {statistics.mean(values):.4f}, standard deviation {statistics.stdev(values):.4f}, of {each}"
 
 
+def texts_in(value: Any) -> Iterator[str]:
+    """All texts in the fields of a config, as JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(inner)
+
+
 def refuse_data_file(out: Path, files: Sequence[Path], config: TrainConfig) -> None:
     """Raises DataError when a file to write is one of the files to score, or of the run's data."""
-    named = [Path(value) for value in flat_fields(to_json(config.data)).values() if value and isinstance(value, str)]
-    for file in (*files, *named):
+    named = {name for text in texts_in(to_json(config.data)) for name in (text, *re.split("[=,]", text)) if name}
+    for file in (*files, *map(Path, named)):
         if out.is_file() and file.is_file() and out.samefile(file):
             raise DataError(f"--predictions {out} is a file of the data, which it would replace; give another file")
 
@@ -295,7 +314,9 @@ def main(arguments: list[str]) -> int:
     require_place(options.record)
     if options.predictions is not None and not options.predictions.is_dir():
         require_place(options.predictions)
-        refuse_data_file(options.predictions, options.files, run_folder.read_config(folders[0]))
+    check = functools.partial(refuse_data_file, files=options.files, config=run_folder.read_config(folders[0]))
+    if options.predictions is not None:
+        check(options.predictions)
     use_compilation_cache(None)
     results = [score(folder, evaluator, options) for folder in folders]
     evaluation = results[0].evaluation
@@ -317,7 +338,7 @@ def main(arguments: list[str]) -> int:
     if options.predictions is not None:
         if not evaluation.predictions:
             raise DataError(f"--predictions: {results[0].split} has nothing to predict")
-        for written in write_predictions(evaluation, options.predictions):
+        for written in write_predictions(evaluation, options.predictions, check):
             print(f"predictions in {written}")
         if options.predictions.resolve().is_relative_to(folders[0].resolve()):
             print(f"the report links to them: {write_report(folders[0])}")

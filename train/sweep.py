@@ -1,4 +1,4 @@
-"""`jaxnlp sweep RECIPE --grid FIELD=VALUE,VALUE ...`: trains every combination, one run after another.
+"""`jaxnlp sweep RECIPE --grid FIELD=VALUE,VALUE ...`: trains every combination.
 
 With --ablate instead of --grid, it trains the unchanged recipe, and one run for each value.
 
@@ -27,7 +27,7 @@ from jaxnlp.cli.options import EMPTY
 from jaxnlp.cli.programs import command_of, run_module
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.saving.atomic_files import write_file
-from jaxnlp.saving.serialization import to_json
+from jaxnlp.saving.serialization import differences, to_json
 from train.cli.command_line import RunOptions, UsageError, parse, similar
 from train.cli.help import help_topic
 from train.compare import flat_fields, measured_metrics, read_runs, write_comparison
@@ -50,9 +50,9 @@ empty list, for a field that takes several values. --seeds N is short for --grid
 --at-once trains all runs with one program, on one device, if they differ only in seed and in numbers of the optimizer,
 such as optimizer.learning_rate. On an accelerator that takes less time for small models.
 
-Runs are trained one after another, each in its own folder in DIR, which --workdir DIR gives; the default is
-runs/sweep_RECIPE. The results are in DIR/sweep.csv and DIR/sweep.html. All other options are those of jaxnlp train, and
-apply to every run: {program_name()} train RECIPE --help shows them.
+Each run has its own folder in DIR, which --workdir DIR gives; the default is runs/sweep_RECIPE. Without --at-once, runs
+are trained one after another. The results are in DIR/sweep.csv and DIR/sweep.html. All other options are those of
+jaxnlp train, and apply to every run: {program_name()} train RECIPE --help shows them.
 
 An example, with four runs:
 
@@ -101,7 +101,7 @@ class SweepCommand:
 
     Attributes:
       recipe: the recipe's name.
-      grid: the arguments of --grid or --ablate, each FIELD=VALUE,VALUE.
+      grid: the arguments of --grid or --ablate, each FIELD=VALUE,VALUE; --seeds adds one.
       ablate: whether they are the arguments of --ablate.
       workdir: the sweep's folder.
       others: arguments of every run.
@@ -124,13 +124,16 @@ def read_command(arguments: Sequence[str]) -> SweepCommand:
     if not arguments or arguments[0].startswith("-"):
         raise UsageError(f"the first argument must be a recipe; {PROGRAM} --help shows an example")
     recipe, *rest = arguments
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for option in VARIATIONS:
         parser.add_argument(option, dest=option, nargs="*", action="extend")
     parser.add_argument("--workdir", nargs="?", const="", default=f"runs/sweep_{recipe}")
     parser.add_argument("--seeds", nargs="?", const="")
     parser.add_argument("--at-once", action="store_true")
-    options, others = parser.parse_known_args([*itertools.chain.from_iterable(map(_words, rest))])
+    try:
+        options, others = parser.parse_known_args([*itertools.chain.from_iterable(map(_words, rest))])
+    except argparse.ArgumentError as error:
+        raise UsageError(f"{error.argument_name} {error.message}") from error
     if not options.workdir:
         raise UsageError("--workdir needs a folder")
     grids = {option: values for option in VARIATIONS if (values := vars(options)[option]) is not None}
@@ -151,6 +154,8 @@ def read_command(arguments: Sequence[str]) -> SweepCommand:
 def _words(argument: str) -> list[str]:
     """An argument; --grid=VALUE and its like as option and value."""
     option, equals, value = argument.partition("=")
+    if option == "--at_once":
+        return [f"--at-once{equals}{value}"]
     return [option, value] if equals and option in (*VARIATIONS, "--seeds", "--workdir") else [argument]
 
 
@@ -198,8 +203,10 @@ def plan(command: SweepCommand) -> list[SweptRun]:
         flags = [flag for name, value in changed.items() for flag in _flags(name, value, default)]
         arguments = (command.recipe, *command.others, *flags)
         config, options = parse([*arguments], RunOptions(), program=f"{program_name()} train")
-        if command.at_once and options != RunOptions(compilation_cache=options.compilation_cache):
-            raise UsageError("--at-once trains on one device, from one process; remove the options of devices")
+        others = differences(RunOptions(), dataclasses.replace(options, compilation_cache=None))
+        if command.at_once and others:
+            names = ", ".join(f"--{line.partition(':')[0].replace('_', '-')}" for line in others)
+            raise UsageError(f"--at-once trains new steps on one device, from one process; remove {names}")
         name = ",".join(f"{name.rpartition('.')[2]}={value}" for name, value in changed.items()) or "unchanged"
         folder = command.workdir / "".join(c if c.isalnum() or c in "=,.-_+" else "_" for c in name)
         fields = flat_fields(to_json(config))
@@ -276,10 +283,13 @@ def _train_all(runs: Sequence[SweptRun], workdir: Path, train: Train) -> int:
 def sweep_at_once(runs: Sequence[SweptRun], workdir: Path) -> int:
     """Trains the runs that are not finished with one program, and then writes sweep.csv and sweep.html.
 
-    Returns: 0, since all runs fail if one does.
+    Returns: the number of runs that failed.
 
-    Raises: KeyboardInterrupt when a signal has stopped them; and as `train.at_once.fit_at_once`.
+    Raises: KeyboardInterrupt when a signal has stopped them; and as `sweep` and `train.at_once.fit_at_once`.
     """
+    for run in runs:
+        check_folder(run.folder, run.config)
+    failed: dict[Path, str] = {}
     left = [run for run in runs if not run.finished]
     with lock.held(workdir, "runs a sweep"):
         try:
@@ -290,11 +300,14 @@ def sweep_at_once(runs: Sequence[SweptRun], workdir: Path) -> int:
                 commands = [shlex.join(["jaxnlp", "train", *run.arguments]) for run in left]
                 console = Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
                 configs, folders = [run.config for run in left], [run.folder for run in left]
-                if fit_at_once(configs, folders, commands, console) is not None:
+                stopped_by, errors = fit_at_once(configs, folders, commands, console)
+                failed = {folder: f"failed: {error}" for folder, error in errors.items()}
+                if stopped_by is not None:
                     raise KeyboardInterrupt
         finally:
-            write_results(runs, {}, workdir)
-    return 0
+            if any((run.folder / run_folder.METRICS_FILE).is_file() for run in runs):
+                write_results(runs, failed, workdir)
+    return len(failed)
 
 
 def write_results(runs: Sequence[SweptRun], failed: Mapping[Path, str], workdir: Path) -> None:

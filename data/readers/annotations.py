@@ -261,12 +261,13 @@ def _entity(value: Any, where: str) -> _Entity:
     text = None
     if isinstance(value, dict):
         start, stop = (value.get(name, value.get(f"{name}_offset")) for name in ("start", "end"))
-        kinds = value.get("labels", [None])
-        if isinstance(kinds, list) and len(kinds) != 1:
-            got = ", ".join(map(str, kinds)) or "none"
-            raise DataError(f"{where}: expected one label for the text from {start} to {stop}, got {got:.60}")
-        kind = kinds[0] if isinstance(kinds, list) else None
-        entity, text = [start, stop, value.get("type", value.get("label", kind))], value.get("text")
+        kind = value.get("type", value.get("label"))
+        if kind is None and isinstance(kinds := value.get("labels"), list):
+            if len(kinds) != 1:
+                got = ", ".join(map(str, kinds)) or "none"
+                raise DataError(f"{where}: expected one label for the text from {start} to {stop}, got {got:.60}")
+            kind = kinds[0]
+        entity, text = [start, stop, kind], value.get("text")
     fits = isinstance(entity, list) and len(entity) == 3
     if fits:  # pandas writes a column of whole numbers in which some are missing as 4.0
         entity = [int(one) if isinstance(one, float) and one.is_integer() else one for one in entity]

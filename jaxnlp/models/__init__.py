@@ -167,13 +167,16 @@ class ModelConfig(Config):
             raise ValueError(
                 f"its model is a {type(theirs).__name__}, expected {type(self).__name__}; give a run with such a model"
             )
-        before, now = theirs.architecture(), self.architecture()
-        # A field that is None has a default value, derived from other fields such as the width, which may change here.
-        names = [name for name, value in before.items() if value != now[name] or getattr(self, name) is None]
-        fields = {name: getattr(theirs, name) for name in names if getattr(theirs, name) != getattr(self, name)}
+        config: Any = self
+        for _ in range(2):  # a field that is derived from others, such as the width, may differ only after the first
+            now = config.architecture()
+            names = [name for name, value in theirs.architecture().items() if value != now[name]]
+            config = dataclasses.replace(config, **{name: getattr(theirs, name) for name in names})
+        found = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+        fields = {name: value for name, value in found.items() if value != getattr(self, name)}
         values = ", ".join(f"model.{name} {value}" for name, value in fields.items())
         notes = (f"from {pretrained.name}: {values}",) if fields else ()
-        return Adopted(dataclasses.replace(self, **fields), pretrained.params, pretrained.processor, notes)
+        return Adopted(config, pretrained.params, pretrained.processor, notes)
 
 
 def parameter_shapes(model: nn.Module, *inputs: Any, **options: Any) -> Any:

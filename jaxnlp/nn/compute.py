@@ -36,6 +36,11 @@ class Compute(Config):
         return operand_dtype(self.matmul_dtype)
 
     @property
+    def without_unmapped_kernels(self) -> Self:
+        """The same options, where `auto` takes no kernel that `jax.vmap` cannot map."""
+        return self
+
+    @property
     def exact(self) -> Self:
         """The same options in float32, without rounding."""
         return dataclasses.replace(self, dtype="float32", matmul_dtype=None)

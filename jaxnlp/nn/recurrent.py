@@ -1,7 +1,7 @@
 """Stacks of recurrent layers, in one direction or both."""
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import chex
 import flax.linen as nn
@@ -34,6 +34,10 @@ class RecurrentCompute(Compute):
 
     recurrence: RecurrentImplementation = "auto"
     """Recurrent layers by the library's scan, or by cuDNN on an Nvidia GPU; auto chooses."""
+
+    @property
+    def without_unmapped_kernels(self) -> Self:
+        return dataclasses.replace(self, recurrence="scan") if self.recurrence == "auto" else self
 
 
 LayerStates = tuple[State, ...]

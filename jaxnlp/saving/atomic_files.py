@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -86,13 +87,23 @@ def write_file(path: Path, content: bytes) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def partial_of(path: Path) -> Path:
-    """The file for a part of what was to be written to a path: a failure leaves the path as it is.
+def write_partial(path: Path, content: bytes, what: str) -> None:
+    """Writes a part of what a failure has kept from a file, to FILE.partial, with a note. The file stays as it is.
 
-    >>> partial_of(Path("trees.conllu"))
-    PosixPath('trees.partial.conllu')
+    Args:
+      path: of the file. A device or a pipe, which is no file, gets nothing.
+      content: of the part.
+      what: its items, such as `sentences`.
     """
-    return path.with_name(f"{path.stem}.partial{path.suffix}")
+    if path.exists() and not path.is_file():
+        return
+    partial = path.with_name(f"{path.stem}.partial{path.suffix}")
+    try:
+        write_file(partial, content)
+    except OSError as error:  # it must not hide the failure
+        _logger.warning("%s was not written: %s", partial, error)
+        return
+    print(f"note: {partial} has only {what} before the failure", file=sys.stderr)
 
 
 FORMATS = (".csv", ".tsv", ".json", ".jsonl", ".xlsx", ".npy", ".npz", ".html", ".htm", ".svg", ".png", ".jpg", ".pdf")

@@ -20,6 +20,7 @@ ROOT = "root"
 UNSPECIFIED = "_"
 """The value of a column that is not given."""
 _HEAD = re.compile("0|[1-9][0-9]{0,8}")
+_LONGEST_ID = 40
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +114,7 @@ def sentence_of(
       heads: their heads; None = no tree.
       relations: their relations.
       name: of the sentence.
-      joined: whether no blank is between a word and the next one; () = all have one.
+      joined: whether a word is joined to the next one, without a blank; () = no word is.
 
     Raises: ValueError for words that are empty or have tabs or line breaks.
     """
@@ -180,7 +181,7 @@ def _sentence(lines: list[str], first: int, number: int, file: str, *, trees: bo
     name = str(number)
     words: list[list[str]] = []
     line_numbers: list[int] = []
-    last = 0
+    stop, place = 0, ""
     for line_number, line in enumerate(lines, first):
         if line.startswith("#"):
             key, _, value = line[1:].partition("=")
@@ -201,11 +202,10 @@ def _sentence(lines: list[str], first: int, number: int, file: str, *, trees: bo
             words.append(fields)
             line_numbers.append(line_number)
         else:
-            last = max(last, _check_place(fields[ID], len(words), where))
-    if last > len(words):
-        raise DataError(
-            f"{file}, line {first}, sentence {name}: it has a token up to word {last}, but {len(words)} words"
-        )
+            stop = _check_place(fields[ID], len(words), stop, where)
+            place = where if stop > len(words) else place
+    if stop > len(words):
+        raise DataError(f"{place}: the multiword token ends with word {stop}, but the last word is {len(words)}")
     heads, relations = None, None
     if trees:
         heads, relations = _tree(words, [f"{file}, line {line}, sentence {name}" for line in line_numbers])
@@ -230,26 +230,32 @@ def _is_word(identifier: str, where: str) -> bool:
         return True
     for separator in "-.":
         first, between, last = identifier.partition(separator)
-        if between and first.isdecimal() and last.isdecimal():
+        if between and first.isdecimal() and last.isdecimal() and len(identifier) < _LONGEST_ID:
             return False
-    raise DataError(f"{where}: expected an ID such as 8, 8-9 or 8.1, got {identifier!r}")
+    raise DataError(f"{where}: expected an ID such as 8, 8-9 or 8.1, got {identifier!r:.40}")
 
 
-def _check_place(identifier: str, words: int, where: str) -> int:
+def _check_place(identifier: str, words: int, stop: int, where: str) -> int:
     """Checks that a multiword token stands before its first word, and an empty node after the word of its number.
 
-    Args: words: number of words before it.
+    Args:
+      identifier: of the token or the node.
+      words: number of words before it.
+      stop: the last word of the multiword token before it; 0 = there is none.
+      where: for messages.
 
-    Returns: the last word that it needs.
+    Returns: the last word of the last multiword token.
     """
     number, hyphen, last = identifier.partition("-")
-    if hyphen:
-        if int(number) != words + 1 or int(last) < int(number):
-            raise DataError(f"{where}: expected a multiword token that begins with {words + 1}, got {identifier!r}")
-        return int(last)
-    if int(identifier.partition(".")[0]) != words:
-        raise DataError(f"{where}: expected an empty node {words}.1 or the ID {words + 1}, got {identifier!r}")
-    return 0
+    if not hyphen:
+        if int(number.partition(".")[0]) != words:
+            raise DataError(f"{where}: expected an empty node {words}.1 or the ID {words + 1}, got {identifier!r}")
+        return stop
+    if stop > words:
+        raise DataError(f"{where}: the multiword token {identifier} begins within another one")
+    if int(number) != words + 1 or int(last) <= int(number):
+        raise DataError(f"{where}: expected a multiword token that begins with {words + 1}, got {identifier!r}")
+    return int(last)
 
 
 def _tree(words: list[list[str]], places: Sequence[str]) -> tuple[tuple[int, ...] | None, tuple[str, ...] | None]:

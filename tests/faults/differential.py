@@ -125,15 +125,16 @@ def tree_of(generator: random.Random) -> conllu.TokenList:
     count = generator.randrange(1, 8)
     order = generator.sample(range(1, count + 1), count)
     heads = {word: generator.choice(order[:number]) if number else 0 for number, word in enumerate(order)}
-    tokens = []
+    tokens, covered = list[dict[str, Any]](), 0
     for word in range(1, count + 1):
+        if covered < word < count and generator.random() < 0.1:
+            covered = word + 1
+            tokens.append(dict.fromkeys(FIELDS) | {"id": (word, "-", covered), "form": "both"})
         form = " ".join(text_of(generator, ["a b", "_", "'"]).split()) or "x"  # conllu ends a column at two spaces, too
         tokens.append(token_of(generator, word, form) | {"head": heads[word]})
         tokens[-1]["deprel"] = generator.choice(("nsubj", "nmod:of")) if heads[word] else "root"
         if generator.random() < 0.1:
             tokens.append(token_of(generator, (word, ".", 1), "empty"))
-        if word < count and generator.random() < 0.1:
-            tokens.insert(-1, dict.fromkeys(FIELDS) | {"id": (word, "-", word + 1), "form": "both"})
     return conllu.TokenList(tokens, {"sent_id": str(generator.randrange(100)), "text": "# a = b"})
 
 

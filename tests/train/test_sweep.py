@@ -8,6 +8,7 @@ import pytest
 from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.saving.serialization import to_json
 from train import sweep as module
+from train.at_once import Ending
 from train.cli.command_line import UsageError
 from train.run.folder import LOCK_FILE, RunMismatchError
 from train.sweep import SweepCommand, main, plan, read_command, read_grid, sweep, sweep_at_once
@@ -224,11 +225,13 @@ def test_the_command_is_split_at_the_grid():
     assert read_command(ablation) == SweepCommand("a", ["x=1", "y=2"], True, Path("runs/sweep_a"), ["--seed", "1"])
     seeds = SweepCommand("a", ["x=1,2", "seed=0,1"], False, Path("runs/sweep_a"), [], at_once=True)
     assert read_command(["a", "--seeds", "2", "--at-once", "--grid", "x=1,2"]) == seeds
+    assert read_command(["a", "--seeds", "2", "--at_once"]).at_once
     assert read_command(["a", "--seeds=2"]).grid == ["seed=0,1"]
     for broken, message in (
         (["--grid", "x=1"], "must be a recipe"),
         (["a"], "--grid is missing; give the fields to vary"),
         (["a", "--seeds", "0"], "--seeds needs a number from 1 to 1,000, got '0'"),
+        (["a", "--seeds", "2", "--at-once=True"], "--at-once ignored explicit argument 'True'"),
         (["a", "--seeds=x"], "--seeds needs a number from 1 to 1,000, got 'x'"),
         (["a", "--seeds", "2", "--ablate", "y=1"], "--ablate excludes --grid and --seeds"),
         (["a", "--ablate", "--seed", "1"], "--ablate has no values; give the fields to vary with --ablate FIELD=VALUE"),
@@ -298,12 +301,18 @@ def test_a_sweep_at_once_trains_all_unfinished_runs_with_one_program(tmp_path, m
         assert commands[0] == f"jaxnlp train gpt_shakespeare_cpu --total-steps 4 --seed 1 --workdir={folders[0]}"
         for run in runs[1:]:
             train(run.arguments, run.log)
+        return Ending(None, {folders[1]: "the loss was not finite"})
 
     train = Trainer(runs)
     train(runs[0].arguments, runs[0].log)
     monkeypatch.setattr("train.at_once.fit_at_once", fit)
-    assert sweep_at_once(runs, tmp_path) == 0
+    assert sweep_at_once(runs, tmp_path) == 1
     assert trained == ["seed=1", "seed=2"]
-    assert [row["status"] for row in table(tmp_path)] == ["finished"] * 3
-    with pytest.raises(UsageError, match="--at-once trains on one device"):
+    assert [row["status"] for row in table(tmp_path)] == [*["finished"] * 2, "failed: the loss was not finite"]
+    others = plan(SweepCommand("gpt_shakespeare_cpu", ["seed=0,1,2"], False, tmp_path, ["--total-steps", "3"], True))
+    with pytest.raises(RunMismatchError, match="total_steps"):
+        sweep_at_once(others, tmp_path)
+    with pytest.raises(
+        UsageError, match="--at-once trains new steps on one device, from one process; remove --parallel"
+    ):
         plan(SweepCommand("gpt_shakespeare_cpu", ["seed=0,1"], False, tmp_path, ["--parallel", "fsdp"], True))

@@ -156,8 +156,7 @@ def write_environment(workdir: Path, *, pretrained: str | None, **facts: Any) ->
     before = read_environment(workdir) if (workdir / ENVIRONMENT_FILE).exists() else {}
     if pretrained is None:
         pretrained = before.get("pretrained_sha256")
-    if EXTENDED in before:
-        facts[EXTENDED] = before[EXTENDED]
+    facts = {name: before[name] for name in (EXTENDED, AT_ONCE) if name in before} | facts
     environment = {
         "python": platform.python_version(),
         "platform": platform.platform(),

@@ -23,7 +23,7 @@ from train.run import folder as run_folder
 
 
 class Initialisation(NamedTuple):
-    """A run's config, and the parts of pretrained weights that it uses.
+    """A run's config, and the parts of pretrained weights that it uses. `train.run.setup` puts them into the state.
 
     Attributes:
       config: the config, with the shape of the pretrained model.

@@ -14,7 +14,7 @@ from jaxnlp.config import Count, UserPath
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import TextColumns, chunks, name_of, read_text, rows_of
-from jaxnlp.saving.atomic_files import PAGES, partial_of, require_place, write_file
+from jaxnlp.saving.atomic_files import PAGES, require_place, write_file, write_partial
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.parsing.drawing import Drawn, as_html, as_svg, as_text
 from jaxnlp.tasks.parsing.parser import SentenceParser
@@ -115,13 +115,12 @@ class Parse(Command):
                         tags = tags_of(sentence, "upos") if any(tag != "_" for tag in sentence.upos) else ()
                         drawn.append(Drawn(sentence.name, sentence.words, tags, tree))
         except BaseException:
-            if count:
-                for path in self._write(lines, drawn, trained.name, partial_of):
-                    print(f"note: {path} has only sentences before the failure", file=sys.stderr)
+            for path, content in self._contents(lines, drawn, trained.name) if count else ():
+                write_partial(path, content().encode(), "sentences")
             raise
         if skipped and count == len(skipped):
             raise ValueError(skipped[0])
-        for path in self._write(lines, drawn, trained.name):
+        for path in self._write(self._contents(lines, drawn, trained.name)):
             print(f"trees in {path}", file=sys.stderr)
         report_skipped(skipped, count, "sentences", "tree")
         if self.conllu is None:
@@ -129,25 +128,28 @@ class Parse(Command):
         else:
             report_skipped(wordless, count, "sentences", "words")
 
-    def _write(
-        self, lines: Sequence[str], drawn: Sequence[Drawn], name: str, renamed: Callable[[Path], Path] = Path
-    ) -> list[Path]:
-        """Writes the files that the options name, and returns them. Raises: OSError when one cannot be written."""
-        contents = [
+    def _contents(
+        self, lines: Sequence[str], drawn: Sequence[Drawn], name: str
+    ) -> list[tuple[Path, Callable[[], str]]]:
+        """The files that the options name, and functions that make their contents."""
+        made = [
             (self.out, lambda: "".join(lines)),
             (self.svg, lambda: as_svg(drawn)),
             (self.html, lambda: as_html(drawn, name)),
         ]
-        made = [(renamed(path), content) for path, content in contents if path is not None]
+        return [(path, content) for path, content in made if path is not None]
+
+    def _write(self, contents: Sequence[tuple[Path, Callable[[], str]]]) -> list[Path]:
+        """Writes the files, and returns them. Raises: OSError when one cannot be written."""
         failures = list[OSError]()
-        for path, content in made:
+        for path, content in contents:
             try:
                 write_file(path, content().encode())
             except OSError as error:
                 failures.append(error)
         if failures:  # only now, so that one file that cannot be written costs no other
             raise failures[0]
-        return [path for path, _ in made]
+        return [path for path, _ in contents]
 
     def _sentences(self, columns: TextColumns) -> Iterable[TreeSentence]:
         if self.conllu is not None:

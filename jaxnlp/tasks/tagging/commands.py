@@ -14,7 +14,7 @@ from jaxnlp.input_files.json_objects import is_json
 from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import TextColumns, chunks, name_of, position_of, read_text, rows_of
 from jaxnlp.models.tagger import only_part
-from jaxnlp.saving.atomic_files import PAGES, partial_of, require_place, write_file
+from jaxnlp.saving.atomic_files import PAGES, require_place, write_file, write_partial
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.tagging.entities_page import Entity, render_page
 from jaxnlp.tasks.tagging.inference import Labelled, label_sentences
@@ -109,20 +109,15 @@ class Predict(Command):
                 print(end="", flush=True)
         except BaseException:
             if self.html is not None and texts:
-                self._write_page(trained, texts, entities, partial_of(self.html))
-                print(f"note: {partial_of(self.html)} has only texts before the failure", file=sys.stderr)
+                write_partial(self.html, _page(trained, texts, entities), "texts")
             raise
         if skipped and count == len(skipped):
             raise ValueError(skipped[0])
         report_skipped(skipped, count, "texts", "labels")
         report_blank(blank, count, self.inputs, self.file)
         if self.html is not None:
-            self._write_page(trained, texts, entities, self.html)
+            write_file(self.html, _page(trained, texts, entities))
             print(f"entities in {self.html}", file=sys.stderr)
-
-    @staticmethod
-    def _write_page(trained: Trained, texts: Sequence[str], entities: Sequence[Sequence[Entity]], path: Path) -> None:
-        write_file(path, render_page(texts, entities, trained.processor.types, trained.name).encode())
 
     def _with_tags(self, trained: Trained) -> str:
         """The text of the CoNLL-U file with predicted tags."""
@@ -240,3 +235,7 @@ def _json_line(processor: TaggerProcessor, text: str, entities: Sequence[Entity]
             for one in entities
         ]
     return json.dumps({"text": text, "entities" if processor.has_entities else "words": rows}, ensure_ascii=False)
+
+
+def _page(trained: Trained, texts: Sequence[str], entities: Sequence[Sequence[Entity]]) -> bytes:
+    return render_page(texts, entities, trained.processor.types, trained.name).encode()

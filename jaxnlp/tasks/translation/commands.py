@@ -16,7 +16,7 @@ from jaxnlp.inference.batches import BatchFunction, Shape, decoding_shapes, in_b
 from jaxnlp.input_files.notes import report_blank, report_truncated, warn_of_truncated
 from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.pages.blocks import HeatMap
-from jaxnlp.saving.atomic_files import PAGES, partial_of, require_place, write_file
+from jaxnlp.saving.atomic_files import PAGES, require_place, write_file, write_partial
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.translation.alignment_page import render_page
 from jaxnlp.tasks.translation.evaluators import alignment
@@ -91,8 +91,7 @@ class Translate(SearchOptions, Command):
                         maps.append(alignment(translator, trained.params, processor, kept[index], best, title=text))
         except BaseException:
             if self.alignment is not None and maps:
-                write_file(partial_of(self.alignment), render_page(maps).encode())
-                print(f"note: {partial_of(self.alignment)} has only texts before the failure", file=sys.stderr)
+                write_partial(self.alignment, render_page(maps).encode(), "texts")
             raise
         report_truncated(truncated, translated, max_length)
         report_blank(blank, count, self.texts, self.file)

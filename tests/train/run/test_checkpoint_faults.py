@@ -5,9 +5,9 @@ import os
 import threading
 
 import pytest
-from tests.train.run.test_checkpoint import assert_restored, restore, save, save_state
 
 from jaxnlp.saving.checkpoint_reading import DamagedCheckpointError
+from tests.train.run.test_checkpoint_writing import assert_restored, restore, save, save_state
 from train.run.checkpoint_writing import Checkpoints
 
 

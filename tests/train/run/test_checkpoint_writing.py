@@ -340,10 +340,7 @@ def test_a_kill_while_an_older_checkpoint_is_deleted_does_no_harm(run, caplog, l
     for path in (run / "checkpoints" / "2").iterdir():
         if path.name not in left:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    with (
-        caplog.at_level(logging.WARNING, logger="train.run.checkpoint_writing"),
-        Checkpoints(run, keep=2) as checkpoints,
-    ):
+    with caplog.at_level(logging.WARNING, logger="train.run"), Checkpoints(run, keep=2) as checkpoints:
         assert_restored(checkpoints.restore_latest(like(make_state(0))), 3)
         save_state(checkpoints, 4)
     assert [record for record in caplog.records if record.name == "train.run.checkpoint_writing"] == []
