@@ -426,8 +426,12 @@ def _span(given: Any, context: str, where: str) -> tuple[AnswerSpan, bool]:
 
 def _cuts_a_word(context: str, start: int, stop: int) -> bool:
     """Whether a span begins or ends within a word or a number. Scripts without upper and lower case are not checked."""
-    kinds = [one.isnumeric() or 2 * (one.isupper() or one.islower()) for one in context]
-    return any(0 < index < len(context) and kinds[index - 1] == kinds[index] != 0 for index in (start, stop))
+
+    def kind(one: str) -> str:
+        return "digit" if one.isnumeric() else "letter" if one.isupper() or one.islower() else ""
+
+    pairs = [context[max(0, index - 1) : index + 1] for index in (start, stop)]
+    return any(len(pair) == 2 and kind(pair[0]) == kind(pair[1]) != "" for pair in pairs)
 
 
 def _characters(context: str, position: int) -> Iterator[int]:

@@ -111,7 +111,8 @@ def fit_at_once(
             step += 1
             for member, output in zip(members, outputs, strict=True):
                 member.run.step = step
-                member.log.collect(output.metrics)
+                if member.workdir not in failed:  # nothing would empty the log of a failed run
+                    member.log.collect(output.metrics)
             stopped = stop.stops_at(step)
             due = first.run.due(config, stopped=stopped)
             if due.log:
