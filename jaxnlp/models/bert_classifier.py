@@ -19,7 +19,7 @@ from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig
 from jaxnlp.models.classifier import ClassifierConfig, matching_heads
 from jaxnlp.models.text_vectors import Pooling, cosine, pair_features, pool
 from jaxnlp.nn.dense import Dense
-from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.dropout import Dropout, dropout_key
 from jaxnlp.nn.feed_forward import gelu
 from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.dropout_masks import keep_mask
@@ -262,7 +262,7 @@ class BertClassifier(nn.Module):
         config, seen = self.config, attention_mask
         if config.token_dropout_rate and hides and not fixed:
             first = first_row_of_shard(tokens.shape[0])
-            kept = keep_mask(self.make_rng("dropout"), tokens.shape, config.token_dropout_rate, first_row=first)
+            kept = keep_mask(dropout_key(self), tokens.shape, config.token_dropout_rate, first_row=first)
             seen &= kept.at[:, 0].set(True)  # a text has at least one token
         output = self.encoder(tokens, segments, seen, deterministic=fixed)
         vectors = pool(output, seen, config.pooling)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxnlp.config import Count, Rate
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.parser import CONFIGURATION, Parser, ParserConfig, uniform_vectors
-from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.dropout import Dropout, dropout_key
 from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.dropout_masks import keep_mask
@@ -81,7 +81,7 @@ class FeedForwardParser(Parser):
         chex.assert_equal_shape([words, tags])
         rate = self.config.word_dropout_rate
         if rate and not deterministic:
-            kept = keep_mask(self.make_rng("dropout"), words.shape, rate, first_row=first_row_of_shard(len(words)))
+            kept = keep_mask(dropout_key(self), words.shape, rate, first_row=first_row_of_shard(len(words)))
             words = jnp.where(kept, words, UNKNOWN_ID)
         parts = [self.words(_with_root(words, self.vocabulary_size))]
         if self.num_tags:

@@ -18,7 +18,7 @@ from jaxnlp.corpus import Corpus
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.recurrent import RecurrentModelConfig
 from jaxnlp.nn.dense import Dense
-from jaxnlp.nn.dropout import LockedDropout
+from jaxnlp.nn.dropout import LockedDropout, dropout_key
 from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.recurrent import (
     CellName,
@@ -229,7 +229,7 @@ class RecurrentLM(nn.Module):
         if config.embedding_dropout_rate and not deterministic:
             # One factor per word: a batch reads few rows of the table.
             ones = jnp.ones((self.vocabulary_size, 1), jnp.float32)
-            factors = embedding_dropout(ones, config.embedding_dropout_rate, self.make_rng("dropout"))
+            factors = embedding_dropout(ones, config.embedding_dropout_rate, dropout_key(self))
             x = (x.astype(jnp.float32) * factors[tokens]).astype(x.dtype)
         x = self.input_dropout(x, deterministic=deterministic)
         outputs, states = self.recurrent(x, states, deterministic=deterministic, lengths=lengths)

@@ -30,7 +30,7 @@ from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig
 from jaxnlp.models.parameter_table import Table
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.convolution import Convolution
-from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.dropout import Dropout, dropout_key
 from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.recurrent import CellName, Recurrent, RecurrentCompute, parameter_axes
 from jaxnlp.nn.shards import first_row_of_shard
@@ -316,7 +316,7 @@ class WordEncoder(nn.Module):
         rate = self.config.word_dropout_rate
         if deterministic or not rate:
             return words
-        kept = keep_mask(self.make_rng("dropout"), words.shape, rate, first_row=first_row_of_shard(len(words)))
+        kept = keep_mask(dropout_key(self), words.shape, rate, first_row=first_row_of_shard(len(words)))
         return jnp.where(kept, words, UNKNOWN_ID)
 
     def _of_characters(self, characters: jax.Array) -> jax.Array:

@@ -12,7 +12,7 @@ from jax.nn.initializers import normal
 from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
-from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.dropout import Dropout, dropout_key
 from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.attention import attention_weights, dot_product_attention, packed_attention, unpacked
 from jaxnlp.ops.checks import expect
@@ -217,7 +217,7 @@ class SelfAttention(nn.Module):
             causal=self.causal,
             first_query=first_query,
             dropout_rate=self.attention_dropout_rate,
-            dropout_key=self.make_rng("dropout") if drop else None,
+            dropout_key=dropout_key(self) if drop else None,
             first_row=first_row_of_shard(q.shape[0]),
         )
         self.sow("intermediates", "weights", weights)
@@ -416,7 +416,7 @@ def _attend(
         causal=causal,
         scale=layer.scale,
         dropout_rate=layer.attention_dropout_rate,
-        dropout_key=layer.make_rng("dropout") if drop else None,
+        dropout_key=dropout_key(layer) if drop else None,
         first_row=first_row_of_shard(packed[0].shape[0]),
         implementation=layer.compute.attention,
     )

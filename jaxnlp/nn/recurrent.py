@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.nn.initializers import Initializer
 
 from jaxnlp.nn.compute import Compute
-from jaxnlp.nn.dropout import LockedDropout
+from jaxnlp.nn.dropout import LockedDropout, dropout_key
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.dropout_masks import check_rate, dropout
 from jaxnlp.ops.recurrent_layers import (
@@ -143,7 +143,7 @@ class RecurrentDirection(nn.Module):
         b = self.param("bias", self._initial_bias, gates)
         b_h = self.param("recurrent_bias", initial, gates) if self.cell == "gru" else None
         if self.weight_dropout_rate and not deterministic:
-            w_h = dropout(w_h, self.weight_dropout_rate, self.make_rng("dropout"))
+            w_h = dropout(w_h, self.weight_dropout_rate, dropout_key(self))
         sizes: dict[str, Any] = {"D": x.shape[-1], "K": self.width, "R": self.mogrifier_rank}
         mogrifier = [
             tuple(

@@ -9,7 +9,7 @@ from jax.nn.initializers import normal, zeros
 from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
-from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.dropout import Dropout, dropout_key
 from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.synthesizer import synthesize, synthesizer_weights
@@ -100,7 +100,7 @@ class SynthesizerAttention(nn.Module):
                 **scores,
                 attention_mask=attention_mask,
                 dropout_rate=self.attention_dropout_rate,
-                dropout_key=self.make_rng("dropout") if drop else None,
+                dropout_key=dropout_key(self) if drop else None,
                 first_row=first_row_of_shard(batch),
             )
             if self.is_mutable_collection("intermediates"):

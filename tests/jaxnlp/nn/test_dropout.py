@@ -1,4 +1,5 @@
 import functools
+import itertools
 import re
 
 import flax
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from jaxnlp.nn.dropout import Dropout, LayerDropout, LockedDropout
+from jaxnlp.nn.dropout import Dropout, LayerDropout, LockedDropout, dropout_key
 from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.typing import BATCH_AXIS
@@ -84,6 +85,40 @@ def test_two_layers_drop_different_elements():
     assert abs(np.corrcoef(first.ravel(), second.ravel())[0, 1]) < 5.0 / np.sqrt(first.size)
 
 
+class Keys(nn.Module):
+    """Gives the words of its next two keys, and those of `depth` modules below it."""
+
+    depth: int
+
+    @nn.compact
+    def __call__(self):
+        own = [jax.random.key_data(dropout_key(self)) for _ in range(2)]
+        return own + (Keys(self.depth - 1)() + Keys(self.depth - 1)() if self.depth else [])
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_all_modules_draws_and_steps_have_independent_masks(impl):
+    steps = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(0, impl=impl)))(np.arange(3))
+    words = np.concatenate([Keys(2).apply({}, rngs={"dropout": key}) for key in steps])
+    assert len(words) == 3 * 14
+    masks = jax.jit(jax.vmap(lambda words: keep_mask(jax.random.wrap_key_data(words, impl=impl), (20, 1000), 0.3)))
+    kept = np.asarray(masks(words))
+    for a, b in itertools.combinations(kept, 2):
+        for first, second in ((a, b), (a[1:], b[:-1]), (a[:, 1:], b[:, :-1])):
+            assert abs(np.corrcoef(first.ravel(), second.ravel())[0, 1]) < 5.5 / np.sqrt(first.size)
+
+
+def test_scanned_layers_have_keys_of_their_own():
+    class Layer(nn.Module):
+        @nn.compact
+        def __call__(self, carry, _):
+            return carry, jax.random.key_data(dropout_key(self))
+
+    layers = nn.scan(Layer, variable_axes={"params": 0}, split_rngs={"dropout": True}, length=4)()
+    _, words = layers.apply({}, None, None, rngs={"dropout": KEY})
+    assert len(np.unique(words, axis=0)) == 4
+
+
 def test_another_key_drops_other_elements_and_the_same_key_the_same():
     np.testing.assert_array_equal(drop(X), drop(X))
     one, other = (np.asarray(drop(X, key=key)) for key in (KEY, jax.random.key(2)))
@@ -114,7 +149,7 @@ def test_mask_is_that_of_the_op_for_the_streams_key():
     class Spy(nn.Module):
         @nn.compact
         def __call__(self, x):
-            return jax.random.key_data(self.make_rng("dropout"))
+            return jax.random.key_data(dropout_key(self))
 
     @jax.jit
     def mask():

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from jaxnlp.convert.torch_recurrent import from_torch, to_torch
+from jaxnlp.nn.dropout import dropout_key
 from jaxnlp.nn.recurrent import CELLS, Recurrent, RecurrentCompute, RecurrentDirection, empty_states, uniform_of_width
 from jaxnlp.ops.dropout_masks import dropout
 
@@ -251,7 +252,7 @@ def test_weight_dropout_draws_the_mask_of_gates_side_by_side():
     class Key(nn.Module):  # a module at the same path draws the same key
         @nn.compact
         def __call__(self):
-            return self.make_rng("dropout")
+            return dropout_key(self)
 
     key = Key().apply({}, rngs={"dropout": jax.random.key(1)})
     flat = jax.jit(dropout, static_argnums=1)(params["recurrent_kernel"].reshape(STATE, 4 * STATE), 0.5, key)
