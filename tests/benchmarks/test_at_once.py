@@ -2,11 +2,13 @@
 
 import jax
 import numpy as np
+import pytest
 
 from benchmarks.at_once import ONE_BY_ONE, cases
 from benchmarks.case import OURS
 
 
+@pytest.mark.thorough
 def test_both_take_the_same_steps():
     case = next(case for case in cases() if case.variant == "small_grammar_tagger")
     found = []

@@ -71,16 +71,17 @@ def test_a_recurrent_model_that_carries_its_state_is_trained_at_once(
         assert_equal_runs(folder, tmp_path / "alone" / folder.name)
 
 
+PLATEAU = Plateau(patience=0, decay_factor=0.1)
 CHANGES = {
-    "seeds": [{"seed": 0}, {"seed": 1}],
-    "optimizers": [
+    "seeds and optimizers": [
         {"optimizer.learning_rate": 0.01, "optimizer.weight_decay": 0.1},
         {"optimizer.learning_rate": 0.05, "optimizer.weight_decay": 0.3, "seed": 3},
     ],
-    "a plateau": [{"optimizer.schedule": Plateau(patience=0, decay_factor=0.1), "seed": seed} for seed in (0, 1)],
+    "a plateau": [{"optimizer.schedule": PLATEAU, "seed": seed} for seed in (0, 1)],
 }
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
 def test_runs_at_once_have_the_numbers_of_runs_one_by_one(changes, at_once, quick_fit, base, tmp_path):
     configs = [update(base, **change) for change in changes]
@@ -92,6 +93,7 @@ def test_runs_at_once_have_the_numbers_of_runs_one_by_one(changes, at_once, quic
     assert rows(folders[0]) != rows(folders[1])
 
 
+@pytest.mark.thorough
 def test_stopped_runs_continue_at_once(at_once, endings, after_step, base, tmp_path):
     configs = [update(base, seed=seed) for seed in (0, 1)]
     whole = at_once(tmp_path / "whole", *configs)
