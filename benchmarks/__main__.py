@@ -9,6 +9,7 @@ import argparse
 import datetime
 import importlib
 import importlib.metadata
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -115,7 +116,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=CASES)
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="of all implementations")
-    parser.add_argument("--json", type=Path, help="write the rows to this file")
+    parser.add_argument("--json", type=Path, help="write the rows to this file; rows of other cases stay in it")
     parser.add_argument(
         "--against",
         type=Path,
@@ -151,6 +152,7 @@ def main() -> int:
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
         "commit": commit(),
     }
+    earlier = json.loads(arguments.json.read_text()) if arguments.json and arguments.json.exists() else []
     rows, failed = [], False
     for module in arguments.cases or modules:
         if arguments.against is not None and (reason := not_comparable(module, arguments.against)):
@@ -162,7 +164,8 @@ def main() -> int:
                 rows.append(row | where)
                 failed |= row.get("error", "").startswith(f"{OURS}:")
                 if arguments.json is not None:  # after every row, so that an interrupted suite keeps its results
-                    write_json(arguments.json, rows)
+                    measured = {row["case"] for row in rows}
+                    write_json(arguments.json, [row for row in earlier if row["case"] not in measured] + rows)
         except ImplementationError as error:
             failed = True
             console.print(f"{module}: not measured, {error.implementation}: {error}", highlight=False)
@@ -219,10 +222,9 @@ def cells(row: dict) -> list[str]:
     """A row's numbers as text, one for each of COLUMNS."""
     if "error" in row:
         return ["", "", f"not measured: {row['error']}", "", "", "", ""]
-    cold = f"; cold {milliseconds(row['ours_cold_seconds'])}" if "ours_cold_seconds" in row else ""
     texts = {
-        "ours_seconds": lambda seconds: milliseconds(seconds) + cold,
-        "theirs_seconds": milliseconds,
+        "ours_seconds": lambda seconds: milliseconds(seconds) + _further(row, "ours"),
+        "theirs_seconds": lambda seconds: milliseconds(seconds) + _further(row, "theirs"),
         "ratio": "{:.2f}".format,
         "spread": "{:.0%}".format,
         "tokens_per_second": "{:,.0f}".format,
@@ -230,6 +232,16 @@ def cells(row: dict) -> list[str]:
         "fraction_of_limit": "{:.2f}".format,
     }
     return ["" if row[name] is None else text(row[name]) for name, text in texts.items()]
+
+
+def _further(row: dict, who: str) -> str:
+    """What some rows also have of an implementation: see `benchmarks.measure.measure` and `benchmarks.first_answer`."""
+    texts = {
+        "cold_seconds": lambda seconds: f"; cold {milliseconds(seconds)}",
+        "gigabytes": "; {:.1f} GB".format,
+        "cold_first_step_seconds": "; first step after {:.0f} s".format,
+    }
+    return "".join(text(row[f"{who}_{name}"]) for name, text in texts.items() if f"{who}_{name}" in row)
 
 
 if __name__ == "__main__":

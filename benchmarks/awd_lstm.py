@@ -1,17 +1,21 @@
 """A training step of the recipe awd_lstm: LSTM layers of 1,150, 1,150 and 400, vocabulary 33,280, 80 x 70 words. For a
 GPU.
 
-Ours drops recurrent weights in each step; the opponent does not, since `nn.LSTM` would copy its weights for that.
+Ours drops recurrent weights in each step; PyTorch's does not, since `nn.LSTM` would copy its weights for that. Our scan
+in bfloat16 is another opponent on a GPU.
 """
 
+import dataclasses
+import functools
 import itertools
 from typing import Any
 
 import numpy as np
 
-from benchmarks.case import Case, Step, random_tokens, torch_implementations
+from benchmarks.case import Case, Step, on_gpu, random_tokens, torch_implementations
 from configs import awd_lstm
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.ops.recurrent_layers import RecurrentImplementation
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
 from jaxnlp.text.words import WordVocabulary
 
@@ -37,10 +41,12 @@ def flop() -> float:
     return 6.0 * BATCH * POSITIONS * (recurrent + widths[-1] * VOCABULARY)
 
 
-def ours() -> Step:
+def ours(recurrence: RecurrentImplementation = "auto") -> Step:
     from benchmarks.jax_step import jax_step
 
-    return jax_step(RecurrentLanguageModel(), config(), WordVocabulary(map(str, range(VOCABULARY))), batch())
+    model = config()
+    model = dataclasses.replace(model, compute=dataclasses.replace(model.compute, recurrence=recurrence))
+    return jax_step(RecurrentLanguageModel(), model, WordVocabulary(map(str, range(VOCABULARY))), batch())
 
 
 def theirs(*, fused: bool, **settings: Any) -> Step:
@@ -56,5 +62,7 @@ def theirs(*, fused: bool, **settings: Any) -> Step:
 
 
 def cases() -> list[Case]:
-    opponents = torch_implementations(theirs)
+    opponents = dict(torch_implementations(theirs))
+    if on_gpu():  # where `auto` is cuDNN, in TF32
+        opponents["jaxnlp_scan"] = functools.partial(ours, "scan")
     return [Case("awd_lstm", {"ours": ours, **opponents}, tokens=BATCH * POSITIONS, flop=flop())]

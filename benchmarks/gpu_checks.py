@@ -23,6 +23,7 @@ from jaxnlp.ops.devices import compile_for
 from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.ops.embeddings import embed
 from jaxnlp.ops.flash import flash_attention
+from jaxnlp.ops.losses import linear_cross_entropy
 from jaxnlp.ops.recurrent_layers import LSTM, recurrent
 
 CALLS = 10
@@ -177,6 +178,37 @@ def embeddings(gpu: bool) -> Comparison:
     return Comparison(lambda: run(table, jnp.asarray(ids), upstream), expected)
 
 
+def loss(gpu: bool) -> Comparison:
+    """The loss of a large vocabulary by chunks, and its gradients."""
+    tokens, width, vocabulary = (16_384, 768, 50_257) if gpu else (60, 8, 41)
+    arrays = normal(tokens, width), normal(width, vocabulary, seed=1) * width**-0.5, normal(vocabulary, seed=2)
+    targets = jnp.asarray(np.random.default_rng(3).integers(vocabulary, size=tokens), jnp.int32)
+    settings: dict[str, Any] = {"label_smoothing": 0.1, "z_loss": 1e-3}
+
+    def ours(x, w, b):
+        return linear_cross_entropy(x, w, b, targets, matmul_dtype=jnp.bfloat16, **settings).objective
+
+    @jax.checkpoint  # a row of logits at a time
+    def plain_row(x, w, b, target):
+        z = x @ w + b
+        log_normalizer = jax.nn.logsumexp(z)
+        smoothed = 0.9 * z[target] + 0.1 * z.mean()
+        return log_normalizer - smoothed + 1e-3 * log_normalizer**2
+
+    def plain(x, w, b):
+        return jax.lax.map(lambda row: plain_row(row[0], w, b, row[1]), (x, targets), batch_size=1_024).sum()
+
+    @jax.jit
+    def run(arrays, upstream):
+        with traced_for_a_gpu(gpu):
+            return with_gradients(ours, arrays, upstream)
+
+    one = jnp.ones(())
+    with jax.default_matmul_precision("highest"):
+        expected = jax.jit(functools.partial(with_gradients, plain))(arrays, one)
+    return Comparison(lambda: run(arrays, one), expected)
+
+
 CHECKS = {
     "flash": Check(functools.partial(attention, causal=True), ROUNDED),
     "flash, float32": Check(functools.partial(attention, causal=True, dtype=jnp.float32), 1e-4),
@@ -185,8 +217,10 @@ CHECKS = {
     "flash, padding": Check(functools.partial(attention, padding=True, rate=0.1), ROUNDED),
     "flash, groups": Check(functools.partial(attention, key_heads=2, padding=True), ROUNDED),
     "flash, dropout bits": Check(dropout_bits, 0.0),
+    "attention by hand": Check(functools.partial(attention, causal=True, rate=0.1, implementation="vjp"), ROUNDED),
     "cuDNN attention": Check(functools.partial(attention, causal=True, implementation="cudnn"), ROUNDED, True),
     "cuDNN LSTM": Check(lstm, ROUNDED, True),
+    "cross-entropy": Check(loss, ROUNDED),
     "gradient of embeddings": Check(embeddings, 1e-5),
 }
 

@@ -22,6 +22,7 @@ TITLES = {
     "benchmarks_foreign": "Weights of Transformers",
     "benchmarks_answers": "The answer to one text, and the first answer of a process",
     "benchmarks_at_once": "Three runs at once",
+    "benchmarks_gpu": "On a GPU",
     "benchmarks_against_717ce63": "Next to an older commit of jaxnlp",
     "benchmarks_against_9e239c3": "Next to the commit before the work on accelerators",
 }

@@ -8,6 +8,7 @@ each recipe at once, and the first writes the table of docs/accelerators.md. Nam
 
 import contextlib
 import datetime
+import importlib.metadata
 import json
 import os
 import sys
@@ -104,9 +105,10 @@ def record(path: Path, row: dict[str, Any]) -> None:
 def table(rows: list[dict[str, Any]], steps: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table, with the machine."""
     where, of_step = rows[0], {row["run"]: row["estimated_seconds"] for row in steps}
+    commits = sorted({short_commit(row["commit"]) for row in rows})
     lines = [
-        f"Measured on {where['cores']} cores of {where['device']}, {where['date']}, at commit "
-        f"{short_commit(where['commit'])}.",
+        f"Measured on {where['cores']} cores of {where['device']}, {where['date']}, at commit"
+        f"{'s' if len(commits) > 1 else ''} {' and '.join(commits)}.",
         "",
         "| recipe | "
         + " | ".join(f"examples a second, {workers} workers" for workers in WORKERS)
@@ -123,16 +125,13 @@ def table(rows: list[dict[str, Any]], steps: list[dict[str, Any]]) -> str:
 
 def main(arguments: Sequence[str] = ()) -> None:
     names = [name for name in arguments if name != "--steps"] or runs()
+    when = {"date": datetime.date.today().isoformat(), "commit": commit()}
     if "--steps" in arguments:
+        when["jax"] = importlib.metadata.version("jax")
         for name in names:
-            record(STEPS, {"run": name, "estimated_seconds": fastest_step(name)})
+            record(STEPS, {"run": name, "estimated_seconds": fastest_step(name)} | when)
         return
-    where = {
-        "device": device_name(),
-        "cores": os.cpu_count(),
-        "date": datetime.date.today().isoformat(),
-        "commit": commit(),
-    }
+    where = {"device": device_name(), "cores": os.cpu_count()} | when
     for name in names:
         record(RESULTS, {"run": name} | measured(name) | where)
     found, steps = (json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, STEPS))

@@ -5,8 +5,8 @@ layers, 1,150 wide, embeddings of 400, NT-ASGD at a rate of 30; validation perpl
 and 52 with a continuous cache.
 With another batch size or length, set --optimizer.reference-tokens to their product: the learning rate is for this
 number of words.
-Differs: no weight decay of biases and embeddings; lengths are multiples of 10; articles are concatenated in another
-order in each epoch.
+Differs: no weight decay of biases and embeddings; lengths are multiples of 10, or on a GPU 35 and 70; articles are
+concatenated in another order in each epoch.
 Cost: not measured yet; for a GPU.
 Expect: not measured yet.
 Command: jaxnlp train awd_lstm --workdir runs/awd_lstm

@@ -1,12 +1,12 @@
 """Birth places: pretraining by span corruption with the hyperparameters of the assignment.
 
-Source: CS224N assignment 5, 2022/2023: minGPT of 4 layers, 8 heads, width 256, block 128, dropout 0.1; 650 epochs
-of span corruption in batches of 128, learning rate 6e-3 with a warm-up of 512 * 20 tokens and a cosine down to a tenth
-over 200 times the documents' tokens; weight decay 0.1, betas 0.9 and 0.95. Differs: a batch is padded to its
-longest example, not to 128, so the schedule, which counts scored characters, falls later; its cosine falls to a tenth
-and stays there, while minGPT's is clipped at a tenth and rises again afterwards; layers that add to the residual stream
-have smaller initial weights (GPT-2), positions are random instead of 0, GELU is approximate; bfloat16 products if the
-CPU supports them.
+Source: CS224N assignment 5, 2022/2023: minGPT of 4 layers, 8 heads, width 256, block 128, dropout 0.1; 650 epochs of
+span corruption in batches of 128, learning rate 6e-3 with a warm-up of 512 * 20 tokens and a cosine down to a tenth
+over 200 times the documents' tokens; weight decay 0.1, betas 0.9 and 0.95. Differs: the schedule counts scored
+characters, without padding, so it falls later; on a CPU a batch is padded to its longest example, not to 128; the
+cosine falls to a tenth and stays there, while minGPT's is clipped at a tenth and rises again afterwards; layers that
+add to the residual stream have smaller initial weights (GPT-2), positions are random instead of 0, GELU is approximate;
+bfloat16 products if the CPU supports them.
 Cost: hours on two CPU cores; no complete run yet.
 Expect: published dev accuracy after fine-tuning: 21 to 22%; with the perceiver about 17%, with the synthesizer 10%, see
 names_pretrain_perceiver and names_pretrain_synthesizer.

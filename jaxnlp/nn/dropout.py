@@ -7,7 +7,6 @@ import flax.errors
 import flax.linen as nn
 import jax
 import numpy as np
-from flax.core.scope import LazyRng
 
 from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.dropout_masks import check_rate, dropout, keep_mask, locked_dropout, scaled
@@ -20,23 +19,27 @@ def dropout_key(module: nn.Module) -> jax.Array:
     themselves, so that an XOR is enough. The step of a translator has a quarter fewer operations to compile with it.
 
     Args:
-      module: a bound module; the second call in the same module gives another key.
+      module: a bound module; the second call in the same module gives another key. Without the stream `dropout` the
+        stream `params` takes its place, as in `make_rng`.
 
     Returns:
       [] typed, for `ops.dropout_masks` only: the keys of two modules differ by a constant.
 
     Raises:
-      flax.errors.InvalidRngError: when the stream `dropout` is missing.
+      flax.errors.InvalidRngError: when both streams are missing.
+      ValueError: when the module is not bound.
     """
-    scope = module.scope
-    if scope is None or not scope.has_rng("dropout"):
+    name = "dropout" if module.has_rng("dropout") else "params"
+    if not module.has_rng(name):
         raise flax.errors.InvalidRngError(f'{module.name or type(module).__name__} needs PRNG for "dropout"')
-    scope.rng_counters["dropout"] += 1
-    stream = LazyRng.create(scope.rngs["dropout"], scope.rng_counters["dropout"])
-    words = jax.random.key_data(stream.rng)
-    digest = hashlib.sha256(repr(stream.suffix).encode()).digest()
+    scope = module.scope
+    assert scope is not None  # the module is bound
+    scope.rng_counters[name] += 1
+    stream = scope.rngs[name].rng
+    words = jax.random.key_data(stream)
+    digest = hashlib.sha256(repr((scope.path, scope.rng_counters[name])).encode()).digest()
     constant = np.frombuffer(digest, "<u4", count=words.size)
-    return jax.random.wrap_key_data(words ^ constant, impl=jax.random.key_impl(stream.rng))
+    return jax.random.wrap_key_data(words ^ constant, impl=jax.random.key_impl(stream))
 
 
 class Dropout(nn.Module):

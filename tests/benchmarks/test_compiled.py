@@ -41,6 +41,7 @@ def test_each_program_compiles_in_seconds_and_has_the_kernels_of_attention(row):
     if kind == "step":
         assert row["compile_cpu_seconds"] <= seconds
         assert calls >= wanted
+        assert wanted or not [call for call in calls if "cudnn" in call]  # the scan: JAX asks a GPU about cuDNN's LSTM
         assert row["reused_arrays"] == row["donated_arrays"] > 0
     elif kind == "initial":
         assert row["compile_cpu_seconds"] <= 5

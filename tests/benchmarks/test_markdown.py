@@ -26,6 +26,14 @@ def test_a_cold_start_is_next_to_the_warm_one():
     assert "| a | `eager_f32` | 500; cold 2,000 | 1,000 | 2.00 |" in markdown([row])
 
 
+def test_a_row_of_a_gpu_has_the_memory_and_the_time_of_the_first_step_of_both():
+    further = {"ours_gigabytes": 10.03, "theirs_gigabytes": 9.5}
+    further |= {"ours_cold_first_step_seconds": 14.6, "theirs_cold_first_step_seconds": 60.2}
+    row = ROW | compared([0.5, 0.5], [1.0, 1.0]) | further | WHERE
+    shown = "| 500; 10.0 GB; first step after 15 s | 1,000; 9.5 GB; first step after 60 s | 2.00 |"
+    assert shown in markdown([row])
+
+
 def test_each_measurement_has_a_table_of_its_own():
     rows = [
         ROW | compared([0.5] * 2, [1.0] * 2) | WHERE | {"date": date, "case": date}
@@ -37,8 +45,9 @@ def test_each_measurement_has_a_table_of_its_own():
 
 
 def test_every_recorded_file_has_a_heading_that_says_what_differs():
-    assert {path.stem for path in RESULTS.glob("benchmarks*.json")} == {*TITLES}
-    assert all(f"### {title}\n" in recorded() for title in TITLES.values())
+    names = {path.stem for path in RESULTS.glob("benchmarks*.json")}
+    assert names | {"benchmarks_gpu"} == {*TITLES}  # it is recorded where a GPU is
+    assert all(f"### {TITLES[name]}\n" in recorded() for name in names)
 
 
 def test_only_text_between_the_markers_is_replaced():

@@ -1,6 +1,7 @@
 import functools
 import itertools
 import re
+from pathlib import Path
 
 import flax
 import flax.linen as nn
@@ -106,6 +107,21 @@ def test_all_modules_draws_and_steps_have_independent_masks(impl):
     for a, b in itertools.combinations(kept, 2):
         for first, second in ((a, b), (a[1:], b[:-1]), (a[:, 1:], b[:, :-1])):
             assert abs(np.corrcoef(first.ravel(), second.ravel())[0, 1]) < 5.5 / np.sqrt(first.size)
+
+
+def test_every_module_draws_with_this_key():
+    """Flax's own costs a threefry for each module."""
+    assert not [str(path) for path in Path("jaxnlp").rglob("*.py") if '.make_rng("dropout")' in path.read_text()]
+
+
+def test_the_stream_of_parameters_takes_the_place_of_a_missing_one_as_in_flax():
+    y, _ = Dropout(0.5).init_with_output(KEY, X, deterministic=False)
+    assert (np.asarray(y) == 0.0).any()
+
+
+def test_a_module_without_a_call_has_no_key():
+    with pytest.raises(ValueError, match="unbound"):
+        dropout_key(Dropout(0.5))
 
 
 def test_scanned_layers_have_keys_of_their_own():

@@ -60,7 +60,7 @@ def test_keys_are_independent(impl):
 
 
 def test_layers_are_independent_within_a_step_and_between_steps():
-    # As a training step draws them: a key for each step, of which each layer gets its share.
+    # As scanned layers draw them: a key for each step, of which each layer gets its share.
     @jax.jit
     def masks():
         steps = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(0), np.arange(3))
