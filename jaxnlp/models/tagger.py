@@ -58,8 +58,8 @@ class TaggerConfig(WordEncoderConfig):
     @property
     def only_bert(self) -> bool:
         """Whether it is a BERT and a softmax, as Transformers' class."""
-        others = self.word_width or self.bigram_width or self.character_features or self.recurrent_widths
-        return self.bert and not (self.mix_layers or others or self.crf)
+        others = self.crf or self.recurrent_widths or self.word_width or self.bigram_width or self.character_features
+        return self.bert and not others
 
     def build(self, processor: TaggerProcessor) -> "Tagger":
         parts = tuple((name, len(one.labels)) for name, one in processor.by_part.items())

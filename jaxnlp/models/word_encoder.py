@@ -57,8 +57,6 @@ class WordEncoderConfig(ModelConfig):
     bert: bool = False
     """Read sentences with the BERT of --init-from. Its vector of a word's first token is part of the word's vector."""
     encoder: BertConfig = dataclasses.field(default_factory=BertConfig)
-    mix_layers: bool = False
-    """A token's vector is the mean of all layers of the BERT, with learnt weights; otherwise that of the last layer."""
     word_width: Natural = 100
     """Width of the word embeddings, D; 0 = no word embeddings."""
     vectors_path: UserPath | None = None
@@ -93,7 +91,6 @@ class WordEncoderConfig(ModelConfig):
             raise ValueError("the model has no input: set model.bert, model.word_width or model.character_features")
         words, pairs, characters = self.word_width > 0, self.bigram_width > 0, self.character_features > 0
         layers = len(self.recurrent_widths)
-        self.only_if(self.bert, "models with model.bert", "mix_layers")
         self.only_if(words, "models with word embeddings", "vectors_path")
         self.only_if(words or pairs, "models with embeddings of words or pairs", "word_dropout_rate")
         self.only_if(pairs, "models with model.bigram_width", "bigram_buckets")
@@ -158,8 +155,6 @@ class WordEncoderConfig(ModelConfig):
     def encoder_parameters(self) -> Table:
         """Table entries of all parameters of the encoder except BERT's, for `ModelConfig.parameter`."""
         table = parameter_table.Table()
-        if self.mix_layers:
-            table |= parameter_table.entries({("layer_scores",): "L", ("layer_scale",): ""})
         if self.word_width:
             table |= parameter_table.entries({("words", "embedding"): "VD"})
         if self.bigram_width:
@@ -245,9 +240,6 @@ class WordEncoder(nn.Module):
             self.convolution = Convolution(config.character_window, config.character_features, compute)
         if config.bert:
             self.bert = Bert(config.encoder, self.num_pieces, compute)
-        if config.mix_layers:
-            self.layer_scores = self.param("layer_scores", nn.initializers.zeros, (config.encoder.num_layers + 1,))
-            self.layer_scale = self.param("layer_scale", nn.initializers.ones, ())
         self.input_dropout = Dropout(config.input_dropout_rate)
         if config.recurrent_widths:
             self.recurrent = Recurrent(
@@ -312,18 +304,10 @@ class WordEncoder(nn.Module):
         return jnp.where(word_mask[:, :, None], x, jnp.zeros_like(x))
 
     def _first_vectors(self, pieces, piece_mask, first_pieces, *, deterministic: bool) -> jax.Array:
-        """BERT's vector of each word's first token [B, T, D].
-
-        Source of the mean of layers: Peters et al. 2018, equation 1.
-        """
+        """BERT's vector of each word's first token [B, T, D]."""
         if pieces is None or piece_mask is None or first_pieces is None:
             raise ValueError("a model with a BERT needs pieces, piece_mask and first_pieces")
-        output = self.bert(pieces, None, piece_mask, deterministic=deterministic)
-        hidden = output.hidden
-        if self.config.mix_layers:
-            layers = output.layers.at[-1].set(hidden).astype(jnp.float32)
-            weights = self.layer_scale * nn.softmax(self.layer_scores)
-            hidden = (weights[:, None, None, None] * layers).sum(axis=0).astype(hidden.dtype)
+        hidden = self.bert(pieces, None, piece_mask, deterministic=deterministic).hidden
         chex.assert_shape(hidden, (*pieces.shape, self.config.encoder.width))
         return jnp.take_along_axis(hidden, first_pieces[:, :, None], axis=1)
 

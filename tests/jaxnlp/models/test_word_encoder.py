@@ -83,21 +83,6 @@ def test_parts_are_concatenated_the_berts_first():
     np.testing.assert_allclose(found[0, :4, 8:13], words[0, :4], atol=1e-6)
 
 
-def test_the_vector_of_a_token_is_the_weighted_mean_of_all_layers():
-    config = dataclasses.replace(WHOLE, recurrent_widths=(), mix_layers=True)
-    batch = batch_of(SENTENCES)
-    params = encoded(config, batch)[1]
-    scores = np.arange(BERT.num_layers + 1, dtype=np.float32)
-    params = params | {"layer_scores": scores, "layer_scale": np.float32(3.0)}
-    found, _ = encoded(config, batch, params)
-    read = jax.jit(Bert(BERT, PIECES.size).apply)
-    layers = np.asarray(read({"params": params["bert"]}, batch["pieces"], None, batch["piece_mask"]).layers)
-    expected = 3.0 * np.average(layers, axis=0, weights=np.exp(scores))
-    for row, words in enumerate(SENTENCES):
-        for place, start in enumerate(INPUTS.encode(words)["first_pieces"]):
-            np.testing.assert_allclose(found[row, place, :8], expected[row, start], atol=1e-5)
-
-
 def test_features_of_characters_are_the_maximum_over_windows():
     config = WordEncoderConfig(word_width=0, recurrent_widths=(), character_width=4, character_features=6)
     batch = batch_of(SENTENCES)
@@ -195,7 +180,6 @@ def test_word_vectors_of_a_file_are_the_first_embeddings(tmp_path):
     [
         ({"word_width": 0, "character_features": 0}, "the model has no input"),
         ({"recurrent_widths": (), "cell": "gru"}, "model.cell applies only to models with recurrent layers"),
-        ({"mix_layers": True}, "model.mix_layers applies only to models with model.bert"),
         ({"recurrent_widths": (0,)}, "model.recurrent_widths must be at least 1 each"),
         ({"word_dropout_rate": 1.0}, "model.word_dropout_rate must be in"),
         ({"word_width": 0, "word_dropout_rate": 0.5}, "only to models with embeddings of words or pairs"),
