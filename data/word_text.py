@@ -29,6 +29,9 @@ from jaxnlp.text.words import WordVocabulary
 
 _logger = logging.getLogger(__name__)
 
+SHORTEST_STREAM = 1_000
+"""Words of a stream in evaluation, if the text has as many."""
+
 
 @dataclasses.dataclass(frozen=True)
 class WordText(TextFiles):
@@ -59,7 +62,8 @@ class WordText(TextFiles):
     validation_fraction: ProperFraction = 0.1
     """For texts without a validation part (python_docs, text_file): share at the end that is held out."""
     evaluation_batch_size: BatchSize = 10
-    """Number of streams in an evaluation step; with fewer streams, fewer words have little context."""
+    """Maximum number of streams in an evaluation step. A short text has fewer, each of 1,000 words or more: the first
+    words of a stream have little context."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -169,7 +173,8 @@ class WordText(TextFiles):
         return self._split(ids)
 
     def _split(self, text: np.ndarray) -> Split:
-        batches = evaluation_streams(text, self.sequence_length, self.evaluation_batch_size)
+        streams = max(1, min(self.evaluation_batch_size, len(text) // SHORTEST_STREAM))
+        batches = evaluation_streams(text, self.sequence_length, streams)
         return Split(batches, of_each_shape=[batches[0]])
 
     def _of_each_shape(self, text: np.ndarray) -> list[NumpyBatch] | None:

@@ -69,10 +69,9 @@ class AppendedFile:
 
 def write_file(path: Path, content: bytes) -> None:
     """Writes a file atomically, and creates its folders, with a note. Raises: OSError naming the file."""
-    if (
-        path.exists() and not path.is_file()
-    ):  # a folder, which gives an error with its name; or a pipe, which cannot be replaced
-        path.write_bytes(content)
+    if path.exists() and not path.is_file():  # a device or a pipe, which cannot be replaced; or a folder, an error
+        with naming(path):
+            path.write_bytes(content)
         return
     if not path.parent.is_dir():
         _logger.info("%s is a new folder", path.parent)

@@ -339,3 +339,12 @@ def test_a_table_that_is_scored_as_text_is_reported(folder, tmp_path, caplog):
     path.write_text("a b a")
     config(folder).read_file(path, WordVocabulary("ab"))
     assert [message.split(":")[0] for message in caplog.messages] == [str(path)]
+
+
+@pytest.mark.parametrize(("words", "streams"), [(50, 1), (999, 1), (2_500, 2), (9_000, 3)])
+def test_a_short_text_is_scored_in_few_streams_whose_words_have_their_context(folder, tmp_path, words, streams):
+    path = tmp_path / "text.txt"
+    path.write_text(" ".join("ab"[index % 2] for index in range(words)))
+    split = config(folder).read_file(path, WordVocabulary("ab"))
+    assert {batch["tokens"].shape for batch in split.batches} == {(streams, 12)}
+    assert sum(batch["loss_mask"].sum() for batch in split.batches) == words - 1

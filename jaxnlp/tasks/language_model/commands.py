@@ -25,10 +25,15 @@ from jaxnlp.inference.compilation import announce_no_more
 from jaxnlp.input_files.rows import read_text
 from jaxnlp.input_files.text_files import line_feeds
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.language_model.prompts import decode_continuation, encode_continuation, is_complete, known_prompt
+from jaxnlp.tasks.language_model.prompts import (
+    count_unknown,
+    decode_continuation,
+    encode_continuation,
+    is_complete,
+    known_prompt,
+)
 from jaxnlp.tasks.language_model.text_scores import check_scorer, score_text
 from jaxnlp.text.raw_texts import require_texts
-from jaxnlp.text.words import WordVocabulary
 
 _logger = logging.getLogger(__name__)
 LINE_BREAK = "\n"
@@ -100,7 +105,7 @@ class Generate(Command):
         """This request, with the line ends of training texts, and with a prompt that the vocabulary has in place of the
         default prompt; a warning counts unknown words."""
         vocabulary, prompt = trained.processor, line_feeds(self.prompt)
-        if isinstance(vocabulary, WordVocabulary) and (unknown := vocabulary.count_unknown(prompt)):
+        if unknown := count_unknown(vocabulary, prompt):
             _logger.warning("unknown words of the prompt become %s; their number: %d", vocabulary.unknown, unknown)
         if self.prompt == LINE_BREAK:
             prompt = known_prompt(prompt, vocabulary)
@@ -113,7 +118,7 @@ class Generate(Command):
         tokens = encode_continuation(vocabulary, self.stop)
         if len(tokens) != 1:
             raise ValueError(f"stop must be one token, got {self.stop!r}, which has {len(tokens)} tokens")
-        if isinstance(vocabulary, WordVocabulary) and vocabulary.count_unknown(self.stop):
+        if count_unknown(vocabulary, self.stop):
             raise ValueError(f"stop must be a word of the vocabulary, got {self.stop!r}")
         return int(tokens[0])
 
@@ -253,7 +258,8 @@ def generate(
       temperature: divides the logits; 0 takes the most probable token each time.
       top_k: sample only from the k most probable tokens; None = from all.
       top_p: sample only from the smallest set of tokens with this total probability; None = from all.
-      seed: the same seed gives the same text.
+      seed: the same seed gives the same text. All prompts of a list have the same random numbers: for several samples
+        of a prompt, give other seeds.
       stop: stop after this token: a character, or a word; "<eol>" is the end of a line. None = stop at max_new_tokens.
       num_beams: number of beams; above 1: beam search instead of sampling.
       length_penalty: of beam search; larger values favour longer texts.

@@ -8,6 +8,7 @@ from jaxnlp.corpus import DataError
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.byte_pairs import BytePairs
 from jaxnlp.text.encoder_texts import EncoderTexts
+from jaxnlp.text.words import WordVocabulary
 
 _logger = logging.getLogger(__name__)
 PART_OF_CHARACTER = "\ufffd"
@@ -22,6 +23,11 @@ def known_prompt(prompt: str, vocabulary: Any) -> str:
         return vocabulary.decode([0])
     # A vocabulary of words without a line end reads a line break as white space.
     return prompt if len(tokens) or not prompt else vocabulary.decode([0])
+
+
+def count_unknown(vocabulary: Any, text: str) -> int:
+    """Number of a text's words that a vocabulary of words reads as its unknown word; other vocabularies have none."""
+    return vocabulary.count_unknown(text) if isinstance(vocabulary, WordVocabulary) else 0
 
 
 def encode_continuation(vocabulary: Any, text: str) -> Any:

@@ -17,9 +17,10 @@ from jaxnlp.decoding.generation import bucket_length
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import TextColumns, chunks, position_of, rows_of
+from jaxnlp.input_files.text_files import line_feeds
 from jaxnlp.ops.compiler_options import jit
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.language_model.prompts import encode_continuation
+from jaxnlp.tasks.language_model.prompts import count_unknown, encode_continuation
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.raw_texts import blank_rows, is_blank, one_line, require_texts
 from jaxnlp.typing import Array, Params
@@ -61,11 +62,11 @@ def score_text(trained: Trained, text: str, given: str = "") -> TextScore:
     token, if the model has one.
 
     A text that is longer than the model's context is read in windows: each token has at least half a context before it,
-    if there are as many tokens.
+    if there are as many tokens. Line ends become LF, as in training texts.
 
     Raises: UnknownTokenError for a text that is not in the model's vocabulary.
     """
-    vocabulary = trained.processor
+    vocabulary, text, given = trained.processor, line_feeds(text), line_feeds(given)
     before = vocabulary.encode(given) if given else []
     read = np.concatenate([before, encode_continuation(vocabulary, text) if given else vocabulary.encode(text)])
     first = max(len(before) - 1, 0)
@@ -106,17 +107,18 @@ def perplexity(trained: Trained, texts: Sequence[str], *, given: str = "") -> li
     """The perplexity of each text, or of one text: exp of the mean negative log-likelihood of its tokens.
 
     Args:
-      texts: one text, or a list of N. A text that is longer than the model's context is read in windows.
+      texts: one text, or a list of N. A text that is longer than the model's context is read in windows. Line ends
+        become LF, as in training texts.
       given: a text before each of them, which is read but not scored. Without it, the first token of a text is only
         read.
 
     Returns: NaN for a text without a scored token, and for one that is not in the model's vocabulary; warnings in the
-      log count such texts.
+      log count such texts, and the words that the vocabulary reads as its unknown word.
 
     Raises: UnknownTokenError if `given` is not in the model's vocabulary.
     """
     require_texts((given,), "a text as given")
-    trained.processor.encode(given)
+    trained.processor.encode(line_feeds(given))
     scores, unknown = list[TextScore](), dict[int, UnknownTokenError]()
     for index, text in enumerate(require_texts(texts, "texts")):
         try:
@@ -137,7 +139,18 @@ def perplexity(trained: Trained, texts: Sequence[str], *, given: str = "") -> li
             "text before them with given=",
             *(f"{len(without):,}", f"{len(scores):,}", without[0]),
         )
+    unknown_words = sum(count_unknown(trained.processor, text) for text in texts)
+    _warn_of_unknown(trained, unknown_words, sum(score.tokens for score in scores))
     return [score.perplexity for score in scores]
+
+
+def _warn_of_unknown(trained: Trained, words: int, scored: int) -> None:
+    """Warns of words that are read as the vocabulary's unknown word, which makes perplexities lower."""
+    if words:
+        _logger.warning(
+            "words that are not in the vocabulary, which are read as %s: %s; words that are scored: %s",
+            *(trained.processor.unknown, f"{words:,}", f"{scored:,}"),
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +160,7 @@ class Perplexity(Command):
     It is exp of the mean negative log-likelihood of a text's tokens. A line for each text has its perplexity, the
     number of tokens and the text, with tabs between them. The first token of a text is only read. Perplexities of
     models with other tokens cannot be compared. A text of one token, or outside the vocabulary, has none, and a note on
-    standard error counts such texts.
+    standard error counts such texts. A warning counts the words that a vocabulary of words reads as its unknown word.
     """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -159,6 +172,7 @@ class Perplexity(Command):
     def __call__(self, trained: Trained) -> None:
         """Prints the lines. Raises: ValueError, OSError for texts that are missing or cannot be read."""
         count, blank, skipped = 0, list[int](), list[str]()
+        unknown = scored = 0
         for rows in chunks(rows_of(self.texts, (), self.file, count=1, columns=TextColumns.of_run(trained.config))):
             blank += blank_rows(rows, count)
             for (text,) in rows:
@@ -167,11 +181,14 @@ class Perplexity(Command):
                     score, reason = score_text(trained, text), "no token after its first"
                 except UnknownTokenError as error:
                     score, reason = NO_SCORE, str(error)
+                unknown += count_unknown(trained.processor, text)
+                scored += score.tokens
                 columns = (f"{score.perplexity:.4f}", score.tokens) if score.tokens else ("", "")
                 print(*columns, one_line(text), sep="\t", flush=True)
                 if not score.tokens and not is_blank((text,)):
                     skipped.append(f"{position_of(self.texts, self.file, count)}: {reason}")
         if skipped and count == len(skipped):
             raise ValueError(skipped[0])
+        _warn_of_unknown(trained, unknown, scored)
         report_skipped(skipped, count, "texts", "perplexity")
         report_blank(blank, count, self.texts, self.file)

@@ -50,6 +50,12 @@ def test_errors_of_the_file_system_name_the_file_whoever_raises_them(error, name
         assert caught.value is error
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_a_full_device_is_named():
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        write_file(Path("/dev/full"), b"one")
+
+
 def test_a_folder_is_made_with_a_note(tmp_path, caplog):
     with caplog.at_level("INFO"):
         for name in ("x", "y"):

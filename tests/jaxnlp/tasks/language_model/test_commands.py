@@ -178,14 +178,6 @@ def test_without_a_prompt_a_model_of_texts_without_line_breaks_starts_with_a_cha
         Generate(prompt="a\n", max_new_tokens=3)(trained)
 
 
-@pytest.fixture
-def word_model(finished_run):
-    """A model whose vocabulary has words in place of characters, as many."""
-    trained = load_run(finished_run.folder)
-    words = WordVocabulary(("<unk>", *(f"w{i}" for i in range(1, trained.processor.size))), unknown="<unk>")
-    return dataclasses.replace(trained, processor=words)
-
-
 @pytest.mark.thorough
 def test_a_word_model_prints_words_with_spaces_between_them(word_model, capsys):
     Generate(prompt="w1 w3", max_new_tokens=5)(word_model)

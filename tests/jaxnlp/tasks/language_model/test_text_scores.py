@@ -8,7 +8,7 @@ import torch
 
 import jaxnlp
 from jaxnlp.__main__ import main
-from jaxnlp.tasks.language_model.text_scores import score_text
+from jaxnlp.tasks.language_model.text_scores import Perplexity, perplexity, score_text
 from jaxnlp.text import UnknownTokenError
 from tests.decoder_folders import write_folder
 from tests.encoder_folders import TEXTS
@@ -99,6 +99,26 @@ def test_a_text_outside_the_vocabulary_has_no_perplexity_and_is_counted(finished
     assert "1 of 3, the first at index 2" in short
     with pytest.raises(UnknownTokenError):
         run.perplexity("the", given="\u9d8f")
+
+
+def test_line_ends_of_a_text_and_of_the_one_before_it_become_those_of_training(finished_run):
+    run = jaxnlp.load_run(finished_run.folder)
+    assert run.perplexity("the\r\ntide", given="eats\r") == run.perplexity("the\ntide", given="eats\n")
+
+
+def test_a_warning_counts_the_words_that_are_read_as_the_unknown_word(word_model, caplog, capsys, tmp_path):
+    values = perplexity(word_model, ["w1 zebra w2", "okapi zebra w1", "w1 w2"])
+    (message,) = caplog.messages
+    assert "which are read as <unk>: 3; words that are scored: 5" in message
+    caplog.clear()
+    (tmp_path / "texts.txt").write_text("w1 zebra w2\nokapi zebra w1\nw1 w2\n")
+    Perplexity(file=tmp_path / "texts.txt")(word_model)
+    assert caplog.messages == [message]
+    printed = [line.partition("\t")[0] for line in capsys.readouterr().out.splitlines()]
+    assert printed == [f"{value:.4f}" for value in values]
+    caplog.clear()
+    perplexity(word_model, "w1 w2")
+    assert not caplog.messages
 
 
 def test_the_verb_prints_a_line_for_each_text(tiny, tmp_path, capsys):
