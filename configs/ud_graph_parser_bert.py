@@ -1,6 +1,6 @@
 """A graph parser with MiniLM and characters under a bidirectional LSTM, on UD English EWT, without tags.
 
-MiniLM's learning rate is a tenth of the rate of the layers above it.
+MiniLM's learning rate is a twenty-fifth of the rate of the layers above it.
 Source: Dozat and Manning 2017 for the parser; Devlin et al. 2019, section 5.3, for a word's first token.
 Cost: 13 minutes on two busy CPU cores with bfloat16 instructions.
 Expect: UAS of 0.921 and LAS of 0.897 on the development set, without tags.
@@ -18,7 +18,7 @@ def get_config() -> TrainConfig:
         ud_graph_parser.get_config(),
         recipe="ud_graph_parser_bert",
         optimizer=AdamW(
-            learning_rate=2e-3, blocks_lr_ratio=0.1, weight_decay=0.01, schedule=Cosine(warmup=200, min_lr_ratio=0.02)
+            learning_rate=2e-3, blocks_lr_ratio=0.04, weight_decay=0.01, schedule=Cosine(warmup=200, min_lr_ratio=0.02)
         ),
         init_from="sentence-transformers/all-MiniLM-L6-v2",
         total_steps=2_400,
@@ -31,5 +31,7 @@ def get_config() -> TrainConfig:
             "model.word_dropout_rate": 0.0,
             "model.recurrent_widths": (200,),
             "model.hidden_dropout_rate": 0.0,
+            "model.arc_width": 400,
+            "model.relation_width": 100,
         },
     )
