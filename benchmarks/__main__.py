@@ -9,7 +9,6 @@ import argparse
 import datetime
 import importlib
 import importlib.metadata
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -116,7 +115,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=CASES)
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="of all implementations")
-    parser.add_argument("--json", type=Path, help="write the rows to this file; rows of other cases stay in it")
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
     parser.add_argument(
         "--against",
         type=Path,
@@ -152,7 +151,6 @@ def main() -> int:
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
         "commit": commit(),
     }
-    earlier = json.loads(arguments.json.read_text()) if arguments.json and arguments.json.exists() else []
     rows, failed = [], False
     for module in arguments.cases or modules:
         if arguments.against is not None and (reason := not_comparable(module, arguments.against)):
@@ -164,8 +162,7 @@ def main() -> int:
                 rows.append(row | where)
                 failed |= row.get("error", "").startswith(f"{OURS}:")
                 if arguments.json is not None:  # after every row, so that an interrupted suite keeps its results
-                    measured = {row["case"] for row in rows}
-                    write_json(arguments.json, [row for row in earlier if row["case"] not in measured] + rows)
+                    write_json(arguments.json, rows)
         except ImplementationError as error:
             failed = True
             console.print(f"{module}: not measured, {error.implementation}: {error}", highlight=False)
@@ -223,8 +220,8 @@ def cells(row: dict) -> list[str]:
     if "error" in row:
         return ["", "", f"not measured: {row['error']}", "", "", "", ""]
     texts = {
-        "ours_seconds": lambda seconds: milliseconds(seconds) + _further(row, "ours"),
-        "theirs_seconds": lambda seconds: milliseconds(seconds) + _further(row, "theirs"),
+        "ours_seconds": lambda seconds: milliseconds(seconds) + _memory_and_start(row, "ours"),
+        "theirs_seconds": lambda seconds: milliseconds(seconds) + _memory_and_start(row, "theirs"),
         "ratio": "{:.2f}".format,
         "spread": "{:.0%}".format,
         "tokens_per_second": "{:,.0f}".format,
@@ -234,8 +231,8 @@ def cells(row: dict) -> list[str]:
     return ["" if row[name] is None else text(row[name]) for name, text in texts.items()]
 
 
-def _further(row: dict, who: str) -> str:
-    """What some rows also have of an implementation: see `benchmarks.measure.measure` and `benchmarks.first_answer`."""
+def _memory_and_start(row: dict, who: str) -> str:
+    """The memory of an implementation and its start, where a row has them."""
     texts = {
         "cold_seconds": lambda seconds: f"; cold {milliseconds(seconds)}",
         "gigabytes": "; {:.1f} GB".format,

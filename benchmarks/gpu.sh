@@ -4,8 +4,9 @@
 #
 #     bash benchmarks/gpu.sh [OUT [WHEELS]]
 #
-# OUT gets benchmarks_gpu.json, with the rows of each case as soon as they are measured, and all that was printed. In
-# docs/results, this file is a table of docs/benchmarks.md after `python -m benchmarks.markdown`. WHEELS is a folder of
+# OUT gets a JSON file of rows for each case as soon as it is measured, and all that was printed. At the end
+# benchmarks_gpu.json has all rows: copy it to docs/results, and `python -m benchmarks.markdown` writes its table into
+# docs/benchmarks.md. WHEELS is a folder of
 # wheels, for a machine without a package index. With JAXNLP_DATA, gpt_shakespeare is trained, too: the lines of the
 # training have the seconds since its process started, so the first with a validation loss of 1.47 says how long that
 # took. A second start, stopped after its first steps, has its programs from the cache.
@@ -19,7 +20,6 @@ cd "$(dirname "$0")/.."
 out=${1:-gpu_results} wheels=${2:-}
 mkdir "$out" || exit  # an old one would be mixed with the new rows
 out=$(cd "$out" && pwd)
-rows=$out/benchmarks_gpu.json
 exec > >(tee "$out/log.txt") 2>&1
 if [ -n "$wheels" ]; then
     options=(--quiet --no-index --no-deps --no-compile --target /tmp/jaxnlp_wheels)
@@ -48,9 +48,9 @@ train() {  # SECONDS FOLDER
     grep -H seconds_to_first_step "$out/$2/environment.json"
 }
 limited 50 python3 -m benchmarks.gpu_checks
-limited 120 python3 -m benchmarks gpt2_124m --device gpu --json "$rows"
-limited 50 python3 -m benchmarks awd_lstm --device gpu --json "$rows"
-limited 45 python3 -m benchmarks gpt_shakespeare --device gpu --json "$rows"
+limited 120 python3 -m benchmarks gpt2_124m --device gpu --json "$out/gpt2_124m.json"
+limited 50 python3 -m benchmarks awd_lstm --device gpu --json "$out/awd_lstm.json"
+limited 45 python3 -m benchmarks gpt_shakespeare --device gpu --json "$out/gpt_shakespeare.json"
 if [ -n "${JAXNLP_DATA:-}" ]; then
     export JAX_COMPILATION_CACHE_DIR="$out/cache"
     train 95 shakespeare_run
@@ -59,7 +59,10 @@ if [ -n "${JAXNLP_DATA:-}" ]; then
     unset JAX_COMPILATION_CACHE_DIR
 fi
 for case in bert_finetune transformer_step; do
-    limited 30 python3 -m benchmarks "$case" --device gpu --json "$rows"
+    limited 30 python3 -m benchmarks "$case" --device gpu --json "$out/$case.json"
 done
-limited 40 python3 -m benchmarks generate --device gpu --json "$rows"
+limited 40 python3 -m benchmarks generate --device gpu --json "$out/generate.json"
+shopt -s nullglob
+python3 -c 'import json, sys; print(json.dumps([row for file in sys.argv[1:] for row in json.load(open(file))], indent=1))' \
+    "$out"/*.json > "$out/all_rows" && mv "$out/all_rows" "$out/benchmarks_gpu.json"
 echo "done after $SECONDS s"

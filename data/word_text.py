@@ -62,8 +62,8 @@ class WordText(TextFiles):
     validation_fraction: ProperFraction = 0.1
     """For texts without a validation part (python_docs, text_file): share at the end that is held out."""
     evaluation_batch_size: BatchSize = 10
-    """Maximum number of streams in an evaluation step. A short text has fewer, each of 1,000 words or more: the first
-    words of a stream have little context."""
+    """Maximum number of streams in an evaluation step. Short texts have fewer, since the first words of a stream have
+    little context: each has 1,000 words or more, and a text of fewer than 2,000 words is one stream."""
 
     def __post_init__(self):
         super().__post_init__()

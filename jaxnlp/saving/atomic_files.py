@@ -68,8 +68,11 @@ class AppendedFile:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes a file atomically, and creates its folders, with a note. Raises: OSError naming the file."""
-    if path.exists() and not path.is_file():  # a device or a pipe, which cannot be replaced; or a folder, an error
+    """Writes a file atomically, and creates its folders, with a note. A device or a pipe is written to directly.
+
+    Raises: OSError naming the file, also if it is a folder.
+    """
+    if path.exists() and not path.is_file():
         with naming(path):
             path.write_bytes(content)
         return

@@ -41,7 +41,8 @@ def test_each_program_compiles_in_seconds_and_has_the_kernels_of_attention(row):
     if kind == "step":
         assert row["compile_cpu_seconds"] <= seconds
         assert calls >= wanted
-        assert wanted or not [call for call in calls if "cudnn" in call]  # the scan: JAX asks a GPU about cuDNN's LSTM
+        if row["run"] == "awd_lstm":  # the scan, since JAX would ask a GPU about cuDNN's LSTM
+            assert not [call for call in calls if "cudnn" in call]
         assert row["reused_arrays"] == row["donated_arrays"] > 0
     elif kind == "initial":
         assert row["compile_cpu_seconds"] <= 5

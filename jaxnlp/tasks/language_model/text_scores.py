@@ -36,10 +36,12 @@ class TextScore(NamedTuple):
     Attributes:
       nll: the sum of the negative log-likelihoods of its tokens, in nats.
       tokens: their number.
+      unknown: how many of them stand for words that a vocabulary of words lacks.
     """
 
     nll: float
     tokens: int
+    unknown: int = 0
 
     @property
     def perplexity(self) -> float:
@@ -62,7 +64,7 @@ def score_text(trained: Trained, text: str, given: str = "") -> TextScore:
     token, if the model has one.
 
     A text that is longer than the model's context is read in windows: each token has at least half a context before it,
-    if there are as many tokens. Line ends become LF, as in training texts.
+    if there are as many tokens. Line ends become LF, as in texts that this library trains on.
 
     Raises: UnknownTokenError for a text that is not in the model's vocabulary.
     """
@@ -71,7 +73,9 @@ def score_text(trained: Trained, text: str, given: str = "") -> TextScore:
     read = np.concatenate([before, encode_continuation(vocabulary, text) if given else vocabulary.encode(text)])
     first = max(len(before) - 1, 0)
     losses = _token_losses(trained, read.astype(np.int32))[first:]
-    return TextScore(float(losses.sum(dtype=np.float64)), len(losses))
+    words = text.split()
+    unknown = count_unknown(vocabulary, " ".join(words if given else words[1:]))
+    return TextScore(float(losses.sum(dtype=np.float64)), len(losses), unknown)
 
 
 def _token_losses(trained: Trained, ids: np.ndarray) -> np.ndarray:
@@ -108,7 +112,7 @@ def perplexity(trained: Trained, texts: Sequence[str], *, given: str = "") -> li
 
     Args:
       texts: one text, or a list of N. A text that is longer than the model's context is read in windows. Line ends
-        become LF, as in training texts.
+        become LF, as in texts that this library trains on.
       given: a text before each of them, which is read but not scored. Without it, the first token of a text is only
         read.
 
@@ -139,17 +143,16 @@ def perplexity(trained: Trained, texts: Sequence[str], *, given: str = "") -> li
             "text before them with given=",
             *(f"{len(without):,}", f"{len(scores):,}", without[0]),
         )
-    unknown_words = sum(count_unknown(trained.processor, text) for text in texts)
-    _warn_of_unknown(trained, unknown_words, sum(score.tokens for score in scores))
+    _warn_of_unknown(trained, sum(score.unknown for score in scores), sum(score.tokens for score in scores))
     return [score.perplexity for score in scores]
 
 
-def _warn_of_unknown(trained: Trained, words: int, scored: int) -> None:
-    """Warns of words that are read as the vocabulary's unknown word, which makes perplexities lower."""
-    if words:
+def _warn_of_unknown(trained: Trained, unknown: int, scored: int) -> None:
+    """Warns of words that are scored as the vocabulary's unknown word, which makes perplexities lower."""
+    if unknown:
         _logger.warning(
-            "words that are not in the vocabulary, which are read as %s: %s; words that are scored: %s",
-            *(trained.processor.unknown, f"{words:,}", f"{scored:,}"),
+            "%s of %s scored words are not in the vocabulary, and are read as %s",
+            *(f"{unknown:,}", f"{scored:,}", trained.processor.unknown),
         )
 
 
@@ -160,7 +163,7 @@ class Perplexity(Command):
     It is exp of the mean negative log-likelihood of a text's tokens. A line for each text has its perplexity, the
     number of tokens and the text, with tabs between them. The first token of a text is only read. Perplexities of
     models with other tokens cannot be compared. A text of one token, or outside the vocabulary, has none, and a note on
-    standard error counts such texts. A warning counts the words that a vocabulary of words reads as its unknown word.
+    standard error counts such texts. A warning counts scored words that the vocabulary reads as its unknown word.
     """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -181,14 +184,13 @@ class Perplexity(Command):
                     score, reason = score_text(trained, text), "no token after its first"
                 except UnknownTokenError as error:
                     score, reason = NO_SCORE, str(error)
-                unknown += count_unknown(trained.processor, text)
-                scored += score.tokens
+                unknown, scored = unknown + score.unknown, scored + score.tokens
                 columns = (f"{score.perplexity:.4f}", score.tokens) if score.tokens else ("", "")
                 print(*columns, one_line(text), sep="\t", flush=True)
                 if not score.tokens and not is_blank((text,)):
                     skipped.append(f"{position_of(self.texts, self.file, count)}: {reason}")
+        _warn_of_unknown(trained, unknown, scored)
         if skipped and count == len(skipped):
             raise ValueError(skipped[0])
-        _warn_of_unknown(trained, unknown, scored)
         report_skipped(skipped, count, "texts", "perplexity")
         report_blank(blank, count, self.texts, self.file)

@@ -41,7 +41,7 @@ def test_only_the_tokens_after_the_given_text_are_scored(tiny):
     _, model, tokenizer, run = tiny
     given, text = (tokenizer(part)["input_ids"] for part in ("The cat", " sat on the mat."))
     expected = losses(model, given + text)[len(given) - 1 :]
-    nll, count = score_text(run, " sat on the mat.", "The cat")
+    nll, count, _ = score_text(run, " sat on the mat.", "The cat")
     assert count == len(text)
     np.testing.assert_allclose(nll, expected.sum(), rtol=1e-5)
 
@@ -59,7 +59,7 @@ def test_a_text_that_is_longer_than_the_context_has_half_a_context_before_each_l
         for place in range(99)
         for window in [0 if place < 40 else place // 20 - 1]
     ]
-    nll, count = score_text(run, tokenizer.decode(ids[:100]))
+    nll, count, _ = score_text(run, tokenizer.decode(ids[:100]))
     assert count == 99
     np.testing.assert_allclose(nll, sum(expected), rtol=1e-5)
 
@@ -109,7 +109,7 @@ def test_line_ends_of_a_text_and_of_the_one_before_it_become_those_of_training(f
 def test_a_warning_counts_the_words_that_are_read_as_the_unknown_word(word_model, caplog, capsys, tmp_path):
     values = perplexity(word_model, ["w1 zebra w2", "okapi zebra w1", "w1 w2"])
     (message,) = caplog.messages
-    assert "which are read as <unk>: 3; words that are scored: 5" in message
+    assert message == "2 of 5 scored words are not in the vocabulary, and are read as <unk>"
     caplog.clear()
     (tmp_path / "texts.txt").write_text("w1 zebra w2\nokapi zebra w1\nw1 w2\n")
     Perplexity(file=tmp_path / "texts.txt")(word_model)
