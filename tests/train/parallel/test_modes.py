@@ -131,7 +131,12 @@ OPTIONS = {
     "recomputed layers": {"model.compute.remat": True},
     "scanned layers": {"model.compute.scan_layers": True},
     "scanned and recomputed layers": {"model.compute.scan_layers": True, "model.compute.remat": True},
-    "bfloat16": {"model.compute.dtype": "bfloat16", "model.compute.matmul_dtype": None},
+    # At the higher rate of the others, a change of 1e-4 of the first parameters changes later losses by 1 %.
+    "bfloat16": {
+        "model.compute.dtype": "bfloat16",
+        "model.compute.matmul_dtype": None,
+        "optimizer.learning_rate": 1e-3,
+    },
     "Muon": {"optimizer": "muon"},
     "layer-wise rates": {"optimizer.layer_decay": 0.7},
     "LoRA": {"optimizer.lora_rank": 2},
@@ -159,7 +164,7 @@ def with_option(option, files):
 def test_every_option_takes_the_same_steps_in_every_mode(option, mode, files, options_on_one_device):
     config, one = with_option(option, files), options_on_one_device(option)
     # Sums of rounded numbers in another order.
-    tolerances = {"bfloat16": (2e-3, 0.1), "Muon": (1e-4, 3e-3)}.get(option, (1e-5, 1e-4))
+    tolerances = {"bfloat16": (1e-3, 0.01), "Muon": (1e-4, 3e-3)}.get(option, (1e-5, 1e-4))
     assert_takes_the_same_steps(config, mode, one, one.start, *tolerances)
 
 
