@@ -9,7 +9,7 @@ import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -33,76 +33,98 @@ ADDED = 2
 """Source and target have at most as many tokens more than their text, for sentinels and end symbols."""
 
 
-def span_counts(length: int, *, rate: float, mean_span: float) -> tuple[int, int]:
-    """The number of tokens to remove from a text, and the number of spans; both increase with the length.
+def span_counts(lengths: np.ndarray, *, rate: float, mean_span: float) -> tuple[np.ndarray, np.ndarray]:
+    """The number of tokens to remove from each text [R] int, and the number of spans [R] int; both increase with the
+    length.
 
     round(rate * length) tokens, at least one and never all, in round(removed / mean_span) spans, at least one and at
     most the number of kept tokens.
     """
-    removed = min(max(round(rate * length), 1), length - 1)
-    return removed, min(max(round(removed / mean_span), 1), length - removed)
+    removed = np.clip(np.rint(rate * lengths).astype(int), 1, lengths - 1)
+    return removed, np.clip(np.rint(removed / mean_span).astype(int), 1, lengths - removed)
 
 
-def corrupted_places(
-    length: int, generator: np.random.Generator, *, rate: float, mean_span: float
-) -> list[tuple[int, int]]:
-    """The start and the end of each span to remove from a text of `length` tokens.
+def random_spans(lengths: np.ndarray, generator: np.random.Generator, *, rate: float, mean_span: float) -> np.ndarray:
+    """Which tokens to remove from texts, which lie one after the other [N] bool.
 
     `span_counts` has the numbers of tokens and spans. All divisions of the removed tokens into spans have the same
     probability, and so have all divisions of the other tokens into the parts between spans. Spans do not touch, and the
-    first token is kept.
+    first token of a text is kept.
 
     Args:
-      length: at least 2.
+      lengths: of the R texts [R] int, each at least 2; their sum is N.
       generator: draws the divisions.
       rate: the share of the tokens that is removed.
       mean_span: the mean length of a span.
     """
-    removed, spans = span_counts(length, rate=rate, mean_span=mean_span)
-    before = _division(length - removed + 1, spans + 1, generator)[:-1]  # the part after the last span may be empty
-    inside = _division(removed, spans, generator)
-    bounds, position = [], 0
-    for kept, gone in zip(before, inside, strict=True):
-        bounds.append((position + kept, position + kept + gone))
-        position += kept + gone
-    return bounds
+    removed, spans = span_counts(lengths, rate=rate, mean_span=mean_span)
+    kept = lengths - removed
+    begins = _drawn(removed - 1, spans - 1, generator)  # whether a removed token, after the text's first, begins a span
+    begins = np.insert(begins, np.cumsum(removed - 1) - (removed - 1), True)
+    after = np.zeros(kept.sum(), int)  # number of removed tokens after each kept one
+    after[_drawn(kept, spans, generator)] = np.diff(np.flatnonzero(begins), append=len(begins))
+    return np.repeat(np.tile([False, True], len(after)), np.stack([np.ones_like(after), after], axis=1).ravel())
 
 
-def _division(total: int, parts: int, generator: np.random.Generator) -> list[int]:
-    """Lengths of at least 1 with this sum; all such lists have the same probability."""
-    # Lists of so few numbers take less time than arrays.
-    before = sorted(generator.choice(total - 1, size=parts - 1, replace=False).tolist())
-    return [end - start for start, end in itertools.pairwise([-1, *before, total - 1])]
+def _drawn(sizes: np.ndarray, counts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """`counts` [R] of the members of groups, whose sizes are [R]; all choices have the same probability [sum] bool."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.argsort(group + generator.random(len(group)))
+    chosen = np.zeros(len(group), bool)
+    chosen[order] = _places(sizes) < np.repeat(counts, sizes)
+    return chosen
+
+
+def _places(sizes: np.ndarray) -> np.ndarray:
+    """0, 1, ... in each group."""
+    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
 def corrupt_spans(
-    ids: Sequence[int], spans: Sequence[tuple[int, int]], sentinel: Callable[[int], int], *, end: int = END
-) -> Ids:
-    """A text without its spans as the source, and the spans as the target.
+    tokens: np.ndarray, removed: np.ndarray, lengths: np.ndarray, sentinels: np.ndarray, *, end: int = END
+) -> list[Ids]:
+    """For each text, the text without its spans as the source, and the spans as the target.
 
     In the source, a sentinel replaces each span. In the target, each span follows its sentinel, and one more sentinel
-    comes last:
+    comes last, so a sentinel replaces each sequence of kept tokens:
 
         source   Thank you <0> me to your party <1> week
         target   <0> for inviting <1> last <2>
 
     Args:
-      ids: the text's ids.
-      spans: the start and the end of each span, in order.
-      sentinel: a function from a span's index to the id of its sentinel.
+      tokens: of R texts, one after the other [N] int.
+      removed: whether each token is removed [N] bool; no text's first one.
+      lengths: of the texts [R] int.
+      sentinels: the ids of the sentinels in their order [S] int.
       end: id of the end symbol.
 
     Returns:
-      Source and target, each with the end symbol last.
+      Source and target of each text, each with the end symbol last.
     """
-    source: list[int] = []
-    target: list[int] = []
-    position = 0
-    for index, (first, after) in enumerate(spans):
-        source += [*ids[position:first], sentinel(index)]
-        target += [sentinel(index), *ids[first:after]]
-        position = after
-    return [*source, *ids[position:], end], [*target, sentinel(len(spans)), end]
+    ends = np.cumsum(lengths)
+    tokens, removed = np.insert(tokens, ends, end), np.insert(removed, ends, False)
+    lengths = lengths + 1
+    text, first = np.repeat(np.arange(len(lengths)), lengths), _places(lengths) == 0
+    before = np.roll(removed, 1) & ~first  # whether the token before it is removed
+    begins = removed & ~before
+    spans = np.cumsum(begins) - begins  # number of spans before it, first in all texts
+    spans -= spans[first][text]
+
+    def replaced(gone: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens with a sentinel for each sequence that is gone, and the length of each text."""
+        stays = ~gone | begins
+        return np.where(begins, sentinels[spans], tokens)[stays], np.bincount(text[stays])
+
+    source, source_lengths = replaced(removed, begins)
+    target, target_lengths = replaced(~removed, ~removed & (before | first))
+    target = np.insert(target, np.cumsum(target_lengths), end)
+    return [*zip(_parted(source, source_lengths), _parted(target, target_lengths + 1), strict=True)]
+
+
+def _parted(tokens: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+    """Texts, which lie one after the other."""
+    bounds = np.cumsum([0, *lengths]).tolist()
+    return [tokens[first:end] for first, end in itertools.pairwise(bounds)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +169,8 @@ class CorruptedText(TextFiles):
         if not self.lengths or self.lengths[0] < 4 or any(a >= b for a, b in itertools.pairwise(self.lengths)):
             raise ValueError(f"data.lengths must increase and be at least 4, got {self.lengths}")
         self.format_only_if(self.data_set is None, "your own files, without data.data_set")
-        _, spans = span_counts(self._longest_text, rate=self.corruption_rate, mean_span=self.mean_span)
+        longest = np.array([self._longest_text])
+        (spans,) = span_counts(longest, rate=self.corruption_rate, mean_span=self.mean_span)[1].tolist()
         if self.sentinels < spans + 1:
             raise ValueError(
                 f"data.sentinels must be at least {spans + 1} for texts of data.lengths up to {self.max_length}, got "
@@ -206,13 +229,15 @@ class CorruptedText(TextFiles):
         single = len(parts) - len(texts) + len(held_parts) - len(validation)
         left_out = f" ({single:,} of a single token removed)" if single else ""
 
-        def corrupted(ids: Sequence[int], *draw: int) -> Ids:
-            generator = np.random.default_rng(draw)
-            spans = corrupted_places(len(ids), generator, rate=self.corruption_rate, mean_span=self.mean_span)
-            return corrupt_spans(ids, spans, subwords.extra_id, end=subwords.end)
+        sentinels = np.array([*map(subwords.extra_id, range(self.sentinels))])
+
+        def corrupted(texts: Sequence[Sequence[int]], *draw: int) -> list[Ids]:
+            lengths, generator = np.array([*map(len, texts)]), np.random.default_rng(draw)
+            removed = random_spans(lengths, generator, rate=self.corruption_rate, mean_span=self.mean_span)
+            return corrupt_spans(np.concatenate(texts), removed, lengths, sentinels, end=subwords.end)
 
         def epoch(index: int) -> Sequence[Ids]:
-            return [corrupted(ids, seed, index, row) for row, ids in enumerate(texts)]
+            return corrupted(texts, seed, index)
 
         first = epoch(0)
         longest = max(map(len, (*texts, *validation))) + ADDED
@@ -220,8 +245,7 @@ class CorruptedText(TextFiles):
         if self.few_lengths:
             shapes = shapes.fitted(list(map(longer_side, first)))
         batch = functools.partial(pair_batch, start=subwords.start)
-        fixed = [corrupted(ids, row) for row, ids in enumerate(validation)]
-        batches, _ = shapes.one_pass(fixed, longer_side, batch)
+        batches, _ = shapes.one_pass(corrupted(validation, 0), longer_side, batch)
         return Corpus(
             train=endless_batches(epoch, shapes, seed=seed, start=subwords.start),
             splits={"validation": Split(batches)},

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from data import DataError
-from data.span_corruption import CorruptedText, corrupt_spans, corrupted_places, span_counts
+from data.span_corruption import CorruptedText, corrupt_spans, random_spans, span_counts
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
 from jaxnlp.text.subwords import END
 from jaxnlp.text.translation import TranslationProcessor
@@ -19,27 +19,47 @@ from tests.encoder_decoder_folders import save_tokenizer
 WORDS = ("the", "red", "house", "stands", "by", "a", "small", "lake", "and", "two", "dogs", "run", "after", "ball")
 
 
+def spans_of(lengths, rate, mean_span):
+    """For each text, the start and the end of each span that is removed."""
+    removed = random_spans(np.array(lengths), np.random.default_rng(0), rate=rate, mean_span=mean_span)
+    found = []
+    for of_text in np.split(removed, np.cumsum(lengths)[:-1]):
+        changes = np.flatnonzero(np.diff(of_text, prepend=False, append=False)).tolist()
+        found.append(tuple(zip(changes[::2], changes[1::2], strict=True)))
+    return found
+
+
 def test_the_example_of_the_paper():
     text = ["Thank", "you", "for", "inviting", "me", "to", "your", "party", "last", "week", "."]
-    source, target = corrupt_spans(text, [(2, 4), (8, 9)], lambda number: f"<{number}>")
-    assert source == [*["Thank", "you", "<0>", "me", "to", "your", "party", "<1>", "week", "."], END]
-    assert target == [*["<0>", "for", "inviting", "<1>", "last", "<2>"], END]
+    removed = np.isin(text, ["for", "inviting", "last"])
+    other = ["a", "b", "c"]
+    pairs = corrupt_spans(
+        np.array(text + other),
+        np.append(removed, [False, True, True]),
+        np.array([len(text), len(other)]),
+        np.array(["<0>", "<1>", "<2>"]),
+        end="</s>",
+    )
+    expected = [
+        ("Thank you <0> me to your party <1> week . </s>", "<0> for inviting <1> last <2> </s>"),
+        ("a <0> </s>", "<0> b c <1> </s>"),
+    ]
+    assert [(" ".join(source), " ".join(target)) for source, target in pairs] == expected
 
 
 def test_spans_are_ordered_apart_and_after_a_kept_token():
-    generator = np.random.default_rng(0)
-    for length, rate, mean in itertools.product((2, 3, 7, 50), (0.01, 0.15, 0.5, 0.99), (1.0, 3.0, 10.0)):
-        spans = corrupted_places(length, generator, rate=rate, mean_span=mean)
-        ends = [0, *(end for _, end in spans)]
-        assert all(start > end for (start, _), end in zip(spans, ends, strict=False))
-        assert all(start < end <= length for start, end in spans)
-        assert sum(end - start for start, end in spans) == min(max(round(rate * length), 1), length - 1)
+    lengths = [2, 3, 7, 50, 2]
+    for rate, mean in itertools.product((0.01, 0.15, 0.5, 0.99), (1.0, 3.0, 10.0)):
+        removed, count = span_counts(np.array(lengths), rate=rate, mean_span=mean)
+        found = spans_of(lengths, rate, mean)
+        assert [*map(len, found)] == count.tolist()
+        for length, gone, spans in zip(lengths, removed, found, strict=True):
+            assert all(0 < start < end <= length for start, end in spans)
+            assert sum(end - start for start, end in spans) == gone == min(max(round(rate * length), 1), length - 1)
 
 
 def test_fifteen_percent_is_removed_in_spans_of_three():
-    generator = np.random.default_rng(0)
-    spans = [corrupted_places(200, generator, rate=0.15, mean_span=3.0) for _ in range(50)]
-    lengths = [end - start for found in spans for start, end in found]
+    lengths = [end - start for spans in spans_of(50 * [200], 0.15, 3.0) for start, end in spans]
     assert sum(lengths) == 50 * 30
     assert np.mean(lengths) == 3.0
     assert len(Counter(lengths)) > 4
@@ -47,22 +67,19 @@ def test_fifteen_percent_is_removed_in_spans_of_three():
 
 def test_longer_texts_have_no_fewer_spans():
     for rate, mean in itertools.product((0.01, 0.15, 0.5, 0.9, 0.99), (1.0, 1.7, 3.0, 10.0)):
-        counts = [span_counts(length, rate=rate, mean_span=mean) for length in range(2, 300)]
-        for before, after in itertools.pairwise(counts):
-            assert after[0] >= before[0]
-            assert after[1] >= before[1]
+        removed, spans = span_counts(np.arange(2, 300), rate=rate, mean_span=mean)
+        assert (np.diff(removed) >= 0).all()
+        assert (np.diff(spans) >= 0).all()
 
 
 def test_each_division_is_as_likely_as_another():
-    generator = np.random.default_rng(0)
-    found = Counter(tuple(corrupted_places(6, generator, rate=0.5, mean_span=1.5)) for _ in range(4_000))
+    found = Counter(spans_of(4_000 * [6], 0.5, 1.5))
     assert len(found) == 6  # 3 removed tokens in two spans, 3 kept ones before, between and maybe after them: 2 x 3
     assert all(abs(count - 667) < 110 for count in found.values())
 
 
 def test_a_single_span_may_be_anywhere_but_at_the_start():
-    generator = np.random.default_rng(0)
-    found = Counter(tuple(corrupted_places(12, generator, rate=0.15, mean_span=3.0)) for _ in range(2_000))
+    found = Counter(spans_of(2_000 * [12], 0.15, 3.0))
     assert sorted(found) == [((start, start + 2),) for start in range(1, 11)]
     assert all(abs(count - 200) < 60 for count in found.values())
 
