@@ -4,7 +4,6 @@ Source: Devlin et al. 2019, section 3.1 and appendix A.2; google-research/bert f
 2019 (RoBERTa), section 4.1, for masks that are drawn again in each epoch.
 """
 
-import bisect
 import dataclasses
 import functools
 import math
@@ -16,8 +15,9 @@ import grain
 import numpy as np
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
-from data.pipelines.endless import batched, iterable, shuffled, stacked
+from data.pipelines.endless import batched, iterable
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
+from data.pipelines.orders import random_numbers, shuffled_order
 from data.readers.documents import DocumentSource, file_documents, read_documents
 from data.readers.file_options import TextFiles
 from jaxnlp.config import BatchSize, ProperFraction, UserPath, Within
@@ -30,6 +30,9 @@ RANDOM_SHARE = 0.1
 """Share of the predicted tokens that is replaced by a random token; the others stay unchanged."""
 FOLLOWING_SHARE = 0.5
 """Share of the examples whose second text follows the first in the document."""
+_Two = tuple[np.ndarray, np.ndarray]
+_PAIR_DRAWS = 4
+"""Number of random numbers that decide the texts of an example."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,10 +154,11 @@ class MaskedText(TextFiles):
                 f"{self.path or self.source} has fewer than two documents for training, or for validation, whose "
                 "sentences have any tokens"
             )
-        examples = shuffled(range(parts[0].starts), seed, _Examples(self, parts[0], vocabulary))
+        order, examples = shuffled_order(parts[0].starts, seed), _Examples(self, parts[0], vocabulary)
+        chance = random_numbers(seed, examples.draws)
         described = " and ".join(f"{part.count:,} ({len(part.tokens):,} tokens)" for part in parts)
         return Corpus(
-            train=iterable(batched(lambda indices: stacked(examples(indices)), self.batch_size)),
+            train=iterable(batched(lambda indices: examples(order(indices), chance(indices)), self.batch_size)),
             splits={"validation": self._split(parts[1], vocabulary)},
             processor=vocabulary,
             description=(
@@ -166,14 +170,17 @@ class MaskedText(TextFiles):
 
     def _split(self, documents: "TokenizedDocuments", vocabulary: EncoderVocabulary) -> Split:
         """One pass over documents. Each sentence is in one chunk, whose lengths and masks depend only on its index."""
-        examples = _Examples(self, documents, vocabulary)
-        starts, size = documents.tiles(examples.room), self.evaluation_batch_size
+        examples, size = _Examples(self, documents, vocabulary), self.evaluation_batch_size
+        starts, chance = documents.tiles(examples.room), random_numbers(0, examples.draws)
 
         def batch_of(index: int) -> NumpyBatch:
-            indices = range(index * size, min((index + 1) * size, len(starts)))
-            rows = [examples(starts[i], np.random.default_rng((0, i))) for i in indices]
-            rows += [{name: np.zeros_like(value) for name, value in rows[0].items()}] * (size - len(rows))
-            return stacked(rows)
+            indices = np.arange(index * size, min((index + 1) * size, len(starts)))
+            batch = examples(starts[indices], chance(indices))
+            missing = size - len(indices)
+            return {
+                name: np.concatenate([value, np.zeros((missing, *value.shape[1:]), value.dtype)])
+                for name, value in batch.items()
+            }
 
         batches = grain.MapDataset.range(-(-len(starts) // size)).map(batch_of)
         return Split(batches, of_each_shape=[batches[0]])
@@ -229,32 +236,32 @@ class TokenizedDocuments:
         """Number of starts, S - D."""
         return int(self.bounds[-1]) - self.count
 
-    def document_of(self, start: int) -> int:
-        """The document that contains a start."""
-        return bisect.bisect_right(self._ends_of_starts, start)
+    def documents_of(self, starts: np.ndarray) -> np.ndarray:
+        """The document that contains each start [B] int."""
+        return np.searchsorted(self._ends_of_starts, starts, side="right")
 
     @functools.cached_property
-    def _ends_of_starts(self) -> list[int]:
-        """After the last start of each document [D]; a list, since `bisect` takes less time than NumPy."""
-        return (self.bounds[1:] - np.arange(1, self.count + 1)).tolist()
+    def _ends_of_starts(self) -> np.ndarray:
+        """After the last start of each document [D] int."""
+        return self.bounds[1:] - np.arange(1, self.count + 1)
 
-    def chunk(self, sentence: int, document: int, room: int) -> int:
-        """The end of the sentences from `sentence` that fill `room` tokens: at least two, all of its document."""
-        full = int(self.ends.searchsorted(self.ends[sentence] + room))
-        return min(max(full, sentence + 2), int(self.bounds[document + 1]))
+    def chunks(self, sentences: np.ndarray, documents: np.ndarray, room: int | np.ndarray) -> np.ndarray:
+        """The end of the sentences from each of `sentences` that fill `room` tokens: at least two, all of the
+        sentence's document [B] int."""
+        full = np.searchsorted(self.ends, self.ends[sentences] + room)
+        return np.minimum(np.maximum(full, sentences + 2), self.bounds[documents + 1])
 
-    def tiles(self, room: int) -> list[int]:
+    def tiles(self, room: int) -> np.ndarray:
         """Starts of chunks that do not overlap. They leave out a single last sentence."""
-        starts = []
-        for document, sentence in enumerate(self.bounds[:-1].tolist()):
-            while sentence + 1 < self.bounds[document + 1]:
-                starts.append(sentence - document)
-                sentence = self.chunk(sentence, document, room)
-        return starts
-
-    def text(self, first: int, end: int) -> np.ndarray:
-        """Tokens of sentences first..end - 1."""
-        return self.tokens[self.ends[first] : self.ends[end]]
+        starts = np.arange(self.starts)
+        documents = self.documents_of(starts)
+        ends = self.chunks(starts + documents, documents, room).tolist()
+        tiles, sentence = [], 0
+        for start, (document, end) in enumerate(zip(documents.tolist(), ends, strict=True)):
+            if start + document >= sentence:
+                tiles.append(start)
+                sentence = end
+        return np.array(tiles)
 
     @property
     def arrays(self) -> list[np.ndarray]:
@@ -263,7 +270,7 @@ class TokenizedDocuments:
 
 
 class _Examples:
-    """Examples, as a function of a start's index and a random generator."""
+    """Batches of examples, as a function of their starts and of random numbers."""
 
     def __init__(self, config: MaskedText, documents: TokenizedDocuments, vocabulary: EncoderVocabulary):
         self._config = config
@@ -279,97 +286,124 @@ class _Examples:
         """Maximum number of tokens of both texts together."""
         return self._config.sequence_length - 3
 
-    def __call__(self, start: int, rng: np.random.Generator) -> NumpyBatch:
-        """`tokens`, `segments` [T] int32, `attention_mask` [T] bool, `positions`, `targets` [P] int32, `predicted` [P]
-        bool, `follows` [] int32 and `loss_mask` [] bool."""
-        first, second, follows = self._pair(int(start), rng)
-        middle = len(first) + 1
-        end = middle + 1 + len(second)
-        batch = {name: np.zeros(self._config.sequence_length, np.int32) for name in ("tokens", "segments")}
-        batch |= {name: np.zeros(self._config.predictions, np.int32) for name in ("positions", "targets")}
-        tokens = batch["tokens"]
-        tokens[0], tokens[1:middle], tokens[middle] = self._cls, first, self._sep
-        tokens[middle + 1 : end], tokens[end] = second, self._sep
-        words = np.concatenate([self._places[1:middle], self._places[middle + 1 : end]])
-        chosen = self._chosen(tokens, words, rng)
-        count = len(chosen)
-        batch["positions"][:count], batch["targets"][:count] = chosen, tokens[chosen]
-        tokens[chosen] = self._corrupted(tokens[chosen], rng)
-        batch["segments"][middle + 1 : end + 1] = 1
+    @property
+    def draws(self) -> int:
+        """Number of random numbers of an example."""
+        return _PAIR_DRAWS + 1 + self._config.sequence_length + 2 * self._config.predictions
+
+    def __call__(self, starts: np.ndarray, chance: np.ndarray) -> NumpyBatch:
+        """A batch of B examples.
+
+        Args:
+          starts: [B] int.
+          chance: random numbers in [0, 1) [B, draws].
+
+        Returns:
+          `tokens`, `segments` [B, T] int32, `attention_mask` [B, T] bool, `positions`, `targets` [B, P] int32,
+          `predicted` [B, P] bool, `follows` [B] int32 and `loss_mask` [B] bool.
+        """
+        of_pair, rounding, of_place, of_prediction = np.split(
+            chance, np.cumsum([_PAIR_DRAWS, 1, self._config.sequence_length]), axis=1
+        )
+        (first, second), (first_size, second_size), follows = self._pairs(starts, of_pair)
+        middle = first_size[:, None] + 1
+        end = middle + 1 + second_size[:, None]
+        places = self._places[None]
+        words = (places > 0) & (places < end) & (places != middle)
+        source = np.where(places < middle, first[:, None] + places - 1, second[:, None] + places - middle - 1)
+        tokens = np.zeros(words.shape, np.int32)
+        tokens[:, 0] = self._cls
+        tokens[(places == middle) | (places == end)] = self._sep
+        tokens[words] = self._documents.tokens[source[words]]
+        counts = (self._config.mask_rate * words.sum(axis=1) + rounding[:, 0]).astype(int)
+        choose = self._whole_words if self._config.whole_word_masking else _least
+        row, place = np.nonzero(choose(tokens, words, of_place, counts))
+        found = np.bincount(row, minlength=len(tokens))
+        rank = np.arange(len(row)) - (np.cumsum(found) - found)[row]
+        batch = {name: np.zeros((len(tokens), self._config.predictions), np.int32) for name in ("positions", "targets")}
+        batch["positions"][row, rank], batch["targets"][row, rank] = place, tokens[row, place]
+        kind, other = np.split(of_prediction, 2, axis=1)
+        tokens[row, place] = self._corrupted(tokens[row, place], kind[row, rank], other[row, rank])
         return batch | {
-            "attention_mask": self._places <= end,
-            "predicted": self._places[: self._config.predictions] < count,
-            "follows": np.array(follows, np.int32),
-            "loss_mask": np.array(True),
+            "tokens": tokens,
+            "segments": ((middle < places) & (places <= end)).astype(np.int32),
+            "attention_mask": places <= end,
+            "predicted": self._places[None, : self._config.predictions] < found[:, None],
+            "follows": follows.astype(np.int32),
+            "loss_mask": np.ones(len(tokens), bool),
         }
 
-    def _pair(self, start: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, bool]:
-        """A, B, and whether B follows A."""
+    def _pairs(self, starts: np.ndarray, chance: np.ndarray) -> tuple[_Two, _Two, np.ndarray]:
+        """The first token of A and of B, their numbers of tokens, each [B] int, and whether B follows A [B] bool."""
         documents = self._documents
-        document = documents.document_of(start)
-        begin = start + document
-        end = documents.chunk(begin, document, self.room)
-        middle = int(rng.integers(begin + 1, end))
-        first, second = documents.text(begin, middle), documents.text(middle, end)
-        follows = bool(rng.random() < FOLLOWING_SHARE)
+        of_middle, of_following, of_end, of_other = chance.T
+        document = documents.documents_of(starts)
+        begin = starts + document
+        end = documents.chunks(begin, document, self.room)
+        middle = _integers(of_middle, begin + 1, end)
+        first, second, after = documents.ends[begin], documents.ends[middle], documents.ends[end]
+        follows = of_following < FOLLOWING_SHARE
         # Truncation removes the start of A and the end of B. Lengths are drawn before B is replaced. Otherwise a B of
         # another document would have more whole sentences, and the lengths would reveal it. And B ends at any token:
         # otherwise a B that follows would mostly end with a sentence, a truncated one rarely.
-        kept, longest = _shortened(len(first), len(second), self.room)
-        kept_second = int(rng.integers((longest + 1) // 2, longest + 1))
-        if not follows:
-            second = self._elsewhere(document, len(second), rng)
-        return first[len(first) - kept :], second[:kept_second], follows
+        kept, longest = _shortened(second - first, after - second, self.room)
+        kept_second = _integers(of_end, (longest + 1) // 2, longest + 1)
+        other = self._elsewhere(document, after - second, of_other)
+        begins, ends = (np.where(follows, *both) for both in zip((second, after), other, strict=True))
+        return (second - kept, begins), (kept, np.minimum(kept_second, ends - begins)), follows
 
-    def _elsewhere(self, document: int, tokens: int, rng: np.random.Generator) -> np.ndarray:
-        """Sentences of another document with `tokens` tokens, or fewer at its end, not starting with its first
-        sentence.
+    def _elsewhere(self, document: np.ndarray, tokens: np.ndarray, chance: np.ndarray) -> _Two:
+        """Begin and end of sentences of another document, with `tokens` tokens, or fewer at its end, not starting with
+        its first sentence.
 
         A text that follows another never starts a document, and mostly fills the remaining room. This text must be the
         same in both: otherwise titles and lengths would reveal the answer.
         """
         documents = self._documents
-        own_first = int(documents.bounds[document]) - document
-        own_starts = int(documents.bounds[document + 1] - documents.bounds[document]) - 1
-        start = int(rng.integers(documents.starts - own_starts))
-        if start >= own_first:
-            start += own_starts
-        other = documents.document_of(start)
+        own_first = documents.bounds[document] - document
+        own_starts = documents.bounds[document + 1] - documents.bounds[document] - 1
+        start = _integers(chance, 0, documents.starts - own_starts)
+        start += np.where(start >= own_first, own_starts, 0)
+        other = documents.documents_of(start)
         begin = start + other + 1
-        return documents.text(begin, documents.chunk(begin, other, tokens))
+        return documents.ends[begin], documents.ends[documents.chunks(begin, other, tokens)]
 
-    def _chosen(self, ids: np.ndarray, positions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The predicted positions, in ascending order: on average a share `mask_rate` of `positions`."""
-        count = int(self._config.mask_rate * len(positions) + rng.random())
-        if not self._config.whole_word_masking:
-            return np.sort(rng.permutation(positions)[:count])
+    def _whole_words(self, tokens: np.ndarray, words: np.ndarray, chance: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """The predicted positions, as `_least`: all tokens of a word or none, words in a random order."""
         # A word starts with a token without ##, and after a special token.
-        begins = ~self._continues[ids[positions]] | (np.diff(positions, prepend=0) > 1)
-        begins[0] = True
-        words = np.split(positions, np.flatnonzero(begins)[1:])
-        chosen: list[np.ndarray] = []
-        for index in rng.permutation(len(words)):
-            if len(words[index]) <= count:
-                chosen.append(words[index])
-                count -= len(words[index])
-            if not count:
-                break
-        return np.sort(np.concatenate([positions[:0], *chosen]))
+        begins = words & (~self._continues[tokens] | ~np.roll(words, 1, axis=1))
+        chosen = np.zeros(words.shape, bool)
+        for row, left in enumerate(counts.tolist()):
+            ordinary, starts = np.flatnonzero(words[row]), np.flatnonzero(begins[row])
+            of_words = np.split(ordinary, np.searchsorted(ordinary, starts[1:]))
+            for index in np.argsort(chance[row, starts]).tolist():
+                if len(of_words[index]) <= left:
+                    chosen[row, of_words[index]] = True
+                    left -= len(of_words[index])
+                if not left:
+                    break
+        return chosen
 
-    def _corrupted(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The tokens that replace the predicted tokens."""
-        draws = rng.random(len(ids))
-        random = self._ordinary[rng.integers(len(self._ordinary), size=len(ids))]
-        replacements = np.where(draws < MASKED_SHARE + RANDOM_SHARE, random, ids)
-        return np.where(draws < MASKED_SHARE, np.int32(self._mask), replacements)
+    def _corrupted(self, ids: np.ndarray, kind: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """The tokens that replace the predicted tokens [n]. Args: kind, other: random numbers [n]."""
+        random = self._ordinary[_integers(other, 0, len(self._ordinary))]
+        replacements = np.where(kind < MASKED_SHARE + RANDOM_SHARE, random, ids)
+        return np.where(kind < MASKED_SHARE, np.int32(self._mask), replacements)
 
 
-def _shortened(first: int, second: int, room: int) -> tuple[int, int]:
+def _least(_: np.ndarray, words: np.ndarray, chance: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The predicted positions [B, T] bool: in each row, the `counts` [B] of `words` [B, T] with the least numbers."""
+    ordered = np.sort(np.where(words, chance, np.inf), axis=1)
+    return words & (chance < np.take_along_axis(ordered, counts[:, None], axis=1))
+
+
+def _integers(chance: np.ndarray, low: np.ndarray | int, high: np.ndarray | int) -> np.ndarray:
+    """Integers in [low, high), each as likely as another. Args: chance: random numbers in [0, 1)."""
+    return low + (chance * (high - low)).astype(int)
+
+
+def _shortened(first: np.ndarray, second: np.ndarray, room: int) -> _Two:
     """Lengths of two texts that fit: the longer one is truncated until both are equally long, then both are
     truncated."""
-    if first + second <= room:
-        return first, second
     half = room // 2
-    if min(first, second) <= half:
-        return (first, room - first) if first < second else (room - second, second)
-    return room - half, half
+    return np.minimum(first, np.maximum(room - second, room - half)), np.minimum(second, np.maximum(room - first, half))

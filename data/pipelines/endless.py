@@ -37,11 +37,6 @@ def shuffled(
     return at
 
 
-def stacked(rows: Sequence[NumpyBatch]) -> NumpyBatch:
-    """Rows as a batch."""
-    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-
-
 def batched(rows: Callable[[np.ndarray], NumpyBatch], batch_size: int) -> grain.MapDataset:
     """Batches of B examples. Each example is made when its row is read.
 

@@ -18,6 +18,8 @@ SHUFFLED, CHANGED, BATCH_CHANGED = 1, 3, 5
 examples; and that of batches of changed examples."""
 _BLOCK = 2**16
 """Number of indices that the cipher permutes; grain has larger ones for more examples."""
+_DRAWN = 128
+"""Number of indices whose random numbers are made together."""
 _HALF = np.arange(256, dtype=np.uint8)
 _ROUND = (_HALF << 1 | _HALF >> 7) & _HALF ^ (_HALF << 2 | _HALF >> 6)
 
@@ -47,6 +49,21 @@ def generators(seed: int, indices: Iterable[int], step: int = CHANGED) -> Iterat
         state["state"]["counter"][-1] = index
         generator.bit_generator.state = state
         yield generator
+
+
+def random_numbers(seed: int, count: int) -> Callable[[np.ndarray], np.ndarray]:
+    """A pure function from indices [N], in increasing order, to random numbers in [0, 1) of their own [N, count].
+
+    The numbers are made for a block of indices at once: a generator for each index takes ten times as long.
+    """
+    first = _seed_of(seed, CHANGED)
+    block = keeps_last(lambda number: np.random.default_rng((first, number)).random((_DRAWN, count)))
+
+    def numbers(indices: np.ndarray) -> np.ndarray:
+        blocks, places = np.divmod(indices, _DRAWN)
+        return np.concatenate([block(number)[places[blocks == number]] for number in range(blocks[0], blocks[-1] + 1)])
+
+    return numbers
 
 
 @functools.lru_cache

@@ -79,11 +79,10 @@ def test_starts_number_all_sentences_but_the_last_of_each_document():
     assert documents.ends.tolist() == [0, 2, 3, 4, 5, 6, 7, 8]
     assert documents.bounds.tolist() == [0, 2, 4, 7]
     assert documents.starts == 4
-    assert [documents.document_of(start) for start in range(4)] == [0, 1, 2, 2]
-    assert documents.tiles(100) == [0, 1, 2]
-    assert documents.tiles(1) == [0, 1, 2]  # the last document's third sentence has no second part
-    assert documents.chunk(4, 2, 3) == 7
-    assert documents.chunk(4, 2, 1) == 6
+    assert documents.documents_of(np.arange(4)).tolist() == [0, 1, 2, 2]
+    assert documents.tiles(100).tolist() == [0, 1, 2]
+    assert documents.tiles(1).tolist() == [0, 1, 2]  # the last document's third sentence has no second part
+    assert documents.chunks(np.array([4, 4]), np.array([2, 2]), np.array([3, 1])).tolist() == [7, 6]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 import grain
+import jax
 import numpy as np
 
-from data.pipelines.endless import batched, iterable, shuffled, stacked
+from data.pipelines.endless import batched, iterable, shuffled
 
 
 def test_each_epoch_has_each_example_once_in_another_order():
@@ -33,7 +34,7 @@ def test_rows_of_a_batch_are_the_examples_of_grains_own_batches_and_no_other_is_
 
     expected = grain.MapDataset.range(20).seed(0).shuffle().repeat(100).random_map(example).batch(8)[4]
     examples = shuffled(range(20), 0, example)
-    batch = batched(lambda indices: stacked(examples(indices)), 8)[4]
+    batch = batched(lambda indices: jax.tree.map(lambda *rows: np.stack(rows), *examples(indices)), 8)[4]
     made.clear()
     rows = batch.rows(np.array([2, 5]))
     assert made == expected["index"][[2, 5]].tolist()

@@ -2,7 +2,7 @@ import grain
 import numpy as np
 import pytest
 
-from data.pipelines.orders import BATCH_CHANGED, generators, shuffled_order
+from data.pipelines.orders import BATCH_CHANGED, generators, random_numbers, shuffled_order
 
 
 @pytest.mark.parametrize("count", [3000, 1, 2, 20, 257, 2**16, 2**16 + 1])
@@ -23,3 +23,14 @@ def test_random_numbers_are_those_of_grain():
     assert [change(None, one) for one in generators(3, indices)] == [examples[index] for index in indices]
     batches = examples.batch(8).random_map(change)
     assert [change(None, one) for one in generators(3, [6], BATCH_CHANGED)] == [batches[6]]
+
+
+def test_random_numbers_of_an_index_do_not_depend_on_the_others():
+    whole = random_numbers(3, 5)(np.arange(400))
+    assert whole.shape == (400, 5)
+    assert len(np.unique(whole)) == whole.size
+    some = np.array([0, 1, 127, 128, 399])
+    np.testing.assert_array_equal(random_numbers(3, 5)(some), whole[some])
+    assert (random_numbers(4, 5)(some) != whole[some]).all()
+    deciles = np.histogram(whole, bins=10, range=(0.0, 1.0))[0]
+    assert all(abs(count - 200) < 5 * 200**0.5 for count in deciles)

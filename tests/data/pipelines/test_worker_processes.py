@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from data import DataError, LazyBatch
-from data.pipelines.endless import batched, iterable, shuffled, stacked
+from data.pipelines.endless import batched, iterable, shuffled
 from data.pipelines.epochs import Epochs
+from data.pipelines.orders import random_numbers
 from tests.guards import test_families as guards
 from tests.jaxnlp.tasks.test_init import CONFIGS, FURTHER
 
@@ -24,8 +25,8 @@ files = guards.files
 
 @pytest.mark.thorough  # starting two processes takes seconds
 def test_processes_make_the_same_batches_and_go_on_from_the_state_of_one_process():
-    examples = shuffled(range(20), 0, lambda index, generator: {"index": np.int32(index), "noise": generator.random(3)})
-    alone = iterable(batched(lambda indices: stacked(examples(indices)), 4))
+    examples, noise = shuffled(range(20), 0), random_numbers(0, 3)
+    alone = iterable(batched(lambda indices: {"index": np.array(examples(indices)), "noise": noise(indices)}, 4))
     workers = iter(alone.with_workers(2))
     expected = list(itertools.islice(alone, 40))
     found = [next(workers) for _ in range(20)]

@@ -272,8 +272,8 @@ def training_config(folder):
         ),
         model=BertPretrainingConfig(encoder=encoder),
         task=MaskedLanguageModel(),
-        optimizer=AdamW(learning_rate=1e-2, schedule=Cosine(warmup=20)),
-        total_steps=150,
+        optimizer=AdamW(learning_rate=5e-3, schedule=Cosine(warmup=20)),
+        total_steps=250,
     )
 
 
