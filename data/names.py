@@ -207,7 +207,6 @@ class _PretrainingExample:
         self._documents = documents
         self._questions = questions
         self._vocabulary = vocabulary
-        self._all = np.ones(config.sequence_length + 1, bool)
         if config.corruption == "facts":
             places = sorted({str(question.answer) for question in questions}, key=len, reverse=True)
             place = re.compile(rf"\b(?:{'|'.join(map(re.escape, places))})\b")
@@ -215,32 +214,31 @@ class _PretrainingExample:
             self._spans = [salient_spans(text, title) for title, text in self._divided]
             self._places = [[match.span() for match in place.finditer(text)] for _, text in self._divided]
 
-    def __call__(self, drawn: Sequence[tuple[str, np.ndarray, int]]) -> list[NumpyBatch]:
+    def __call__(self, drawn: Sequence[tuple[str, int, int]]) -> list[NumpyBatch]:
         """The examples of texts, which `draw` returns."""
-        examples = as_examples([(text, scored) for text, scored, _ in drawn], self._vocabulary)
+        examples = as_examples([(text, given) for text, given, _ in drawn], self._vocabulary)
         return [
             {name: np.concatenate([np.zeros(shift, x.dtype), x]) for name, x in example.items()} if shift else example
             for example, (_, _, shift) in zip(examples, drawn, strict=True)
         ]
 
-    def draw(self, index: int, rng: np.random.Generator) -> tuple[str, np.ndarray, int]:
-        """A text, its scored characters [n] bool, and the number of PADs before it."""
+    def draw(self, index: int, rng: np.random.Generator) -> tuple[str, int, int]:
+        """A text, its number of first characters that are not scored, and the number of PADs before it."""
         config = self._config
         if rng.random() < config.question_fraction:
-            text, scored = config.question_text(self._questions[int(rng.integers(len(self._questions)))])
+            text, given = config.question_text(self._questions[int(rng.integers(len(self._questions)))])
         else:
-            text, scored = self._corrupted(index, rng)
+            text, given = self._corrupted(index, rng)
         free = config.sequence_length - (len(text) - 1)
         shift = int(rng.integers(0, min(config.max_left_padding, free) + 1)) if config.max_left_padding else 0
-        return text, scored, shift
+        return text, given, shift
 
-    def _corrupted(self, index: int, rng: np.random.Generator) -> tuple[str, np.ndarray]:
+    def _corrupted(self, index: int, rng: np.random.Generator) -> tuple[str, int]:
         config = self._config
         if config.corruption == "facts" and self._spans[index]:
             spans = self._spans[index]
             if self._places[index] and rng.random() < config.place_fraction:
                 spans = self._places[index]
-            text, scored = recalled_facts(*self._divided[index], spans, config.facts_length, rng)
-            return text[: config.sequence_length + 1], scored[: config.sequence_length + 1]
-        text = span_corruption(self._documents[index], config.sequence_length, rng)
-        return text, self._all[: len(text)]
+            text, given = recalled_facts(*self._divided[index], spans, config.facts_length, rng)
+            return text[: config.sequence_length + 1], given
+        return span_corruption(self._documents[index], config.sequence_length, rng), 0

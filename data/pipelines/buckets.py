@@ -11,6 +11,7 @@ from data import LazyBatch, NumpyBatch
 from data.pipelines.endless import POOL_BATCHES, Examples
 from data.pipelines.epochs import ENDLESS, keeps_last
 from data.pipelines.lengths import fitting
+from jaxnlp.text.padding import padded, row_mask
 
 Example = TypeVar("Example")
 
@@ -87,15 +88,14 @@ class Buckets(Generic[Example]):
 
 
 def array_buckets(lengths: Sequence[int]) -> Buckets[NumpyBatch]:
-    """The buckets of examples that are dicts of 1-D arrays of equal length [n], including `loss_mask`: see `padded`."""
-    return Buckets(lengths, lambda example: len(example["loss_mask"]), padded)
+    """The buckets of examples that are dicts of 1-D arrays of equal length [n], including `loss_mask`."""
+    return Buckets(lengths, lambda example: len(example["loss_mask"]), padded_batch)
 
 
-def padded(examples: Sequence[NumpyBatch], batch_size: int, length: int) -> NumpyBatch:
+def padded_batch(examples: Sequence[NumpyBatch], batch_size: int, length: int) -> NumpyBatch:
     """A batch [B, T] of examples of 1-D arrays of equal length, padded with 0 and False, and with rows of these."""
-    batch = {name: np.zeros((batch_size, length), value.dtype) for name, value in examples[0].items()}
-    lengths = np.array([len(example["loss_mask"]) for example in examples])
-    inside = np.arange(length) < lengths[:, None]
-    for name, rows in batch.items():
-        rows[: len(examples)][inside] = np.concatenate([example[name] for example in examples])
-    return batch
+    mask = row_mask([example["loss_mask"] for example in examples], batch_size, length)
+    return {
+        name: padded([example[name] for example in examples], mask, dtype=value.dtype)
+        for name, value in examples[0].items()
+    }

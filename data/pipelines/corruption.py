@@ -61,7 +61,7 @@ def recalled_facts(
     rng: np.random.Generator,
     *,
     most_words: int = 4,
-) -> tuple[str, np.ndarray]:
+) -> tuple[str, int]:
     """`Title. words MASK span MASK words MASK span MASK ...`: spans in a random order, each after words before it.
 
     Only the title stays the same in all examples with a fact, so the model learns to recall the fact from the title. In
@@ -77,7 +77,7 @@ def recalled_facts(
       most_words: maximum number of words before a span; the number is random.
 
     Returns:
-      The example, and a mask of its scored characters [n] bool: all after the title.
+      The example, and its number of characters before the first words, which are not scored.
     """
     words = [match.start() for match in re.finditer(r"\S+", text)]
     example = f"{title}."
@@ -91,4 +91,4 @@ def recalled_facts(
         if len(example) + len(fact) > max_length and len(example) > given:
             break
         example += fact
-    return example, np.arange(len(example)) >= given
+    return example, given

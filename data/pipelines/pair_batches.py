@@ -10,6 +10,7 @@ from data.pipelines.epochs import Epochs
 from data.pipelines.shapes import Shapes
 from jaxnlp.corpus import SourceRows
 from jaxnlp.text.bpe_dropout import BPEDropout
+from jaxnlp.text.padding import padded, row_mask
 from jaxnlp.text.subwords import START, Subwords
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
@@ -26,21 +27,13 @@ def pair_batch(pairs: Sequence[Ids], size: int, length: int, *, start: int = STA
       `source` [B, T] int32 and `source_mask` [B, T] bool; `inputs` [B, T] int32, the start symbol first; `targets`
       [B, T] int32, the end symbol last; `loss_mask` [B, T] bool, True at targets.
     """
-    source, source_mask = _filled([source for source, _ in pairs], size, length)
-    targets, loss_mask = _filled([target for _, target in pairs], size, length)
+    sources, written = [source for source, _ in pairs], [target for _, target in pairs]
+    source_mask, loss_mask = row_mask(sources, size, length), row_mask(written, size, length)
+    source, targets = padded(sources, source_mask), padded(written, loss_mask)
     inputs = np.where(loss_mask, np.roll(targets, 1, axis=1), 0)
     inputs[loss_mask[:, 0], 0] = start
     batch = {"source": source, "inputs": inputs, "targets": targets}
     return batch | {"source_mask": source_mask, "loss_mask": loss_mask}
-
-
-def _filled(rows: Sequence[Sequence[int] | np.ndarray], size: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ids [B, T] int32, and where they are [B, T] bool."""
-    lengths = np.array([*map(len, rows), *[0] * (size - len(rows))])
-    mask = np.arange(length) < lengths[:, None]
-    ids = np.zeros((size, length), np.int32)
-    ids[mask] = np.concatenate([[], *rows])
-    return ids, mask
 
 
 def longer_side(pair: Ids) -> int:

@@ -11,6 +11,7 @@ from data.pipelines.epochs import Epochs
 from data.pipelines.shapes import Shapes
 from data.pipelines.transition_oracle import Derivation, derivation, lifted
 from jaxnlp.text.conllu import TreeSentence
+from jaxnlp.text.padding import padded, row_mask
 from jaxnlp.text.parser_processor import EncodedSentence, ParserProcessor
 from jaxnlp.text.transitions import NODES
 
@@ -20,15 +21,15 @@ class DerivedTree(NamedTuple):
 
     Attributes:
       encoded: the sentence of n words, see `ParserProcessor.encode`.
-      relations: the id of each word's relation; -1 = no training sentence has it [n].
-      heads: the head of each word; 0 = the root [n].
+      relations: the id of each word's relation; -1 = no training sentence has it [n] int32.
+      heads: the head of each word; 0 = the root [n] int32.
       derivation: transitions of the tree; if it is not projective, transitions of the lifted tree. None = the parser
         has no transitions.
     """
 
     encoded: EncodedSentence
-    relations: tuple[int, ...]
-    heads: tuple[int, ...]
+    relations: np.ndarray
+    heads: np.ndarray
     derivation: Derivation | None
 
 
@@ -40,16 +41,13 @@ def derived(sentence: TreeSentence, processor: ParserProcessor) -> DerivedTree:
     encoded = processor.encode(sentence)
     heads = tuple(range(len(sentence.words))) if sentence.heads is None else sentence.heads
     ids = [processor.relation_id(relation) for relation in sentence.relations or ()]
-    relations = [-1 if relation is None else relation for relation in ids] or [0] * len(sentence.words)
+    relations = np.array([-1 if one is None else one for one in ids] or [0] * len(sentence.words), np.int32)
+    tree = DerivedTree(encoded, relations, np.array(heads, np.int32), None)
     if processor.system == "graph":
-        return DerivedTree(encoded, tuple(relations), heads, None)
-    transitions = derivation(
-        lifted(heads),
-        [max(relation, 0) for relation in relations],
-        processor.system,
-        num_relations=processor.num_relations,
-    )
-    return DerivedTree(encoded, tuple(relations), heads, transitions)
+        return tree
+    known = np.maximum(relations, 0).tolist()
+    transitions = derivation(lifted(heads), known, processor.system, num_relations=processor.num_relations)
+    return tree._replace(derivation=transitions)
 
 
 def tree_batch(processor: ParserProcessor, trees: Sequence[DerivedTree], size: int, length: int) -> NumpyBatch:
@@ -71,13 +69,10 @@ def _head_targets(trees: Sequence[DerivedTree], size: int, length: int) -> Numpy
       `relations` [B, T] int32, -1 for a relation that no training sentence has;
       `loss_mask` [B, T] bool, False for padding.
     """
-    heads, relations = np.zeros((2, size, length), np.int32)
-    loss_mask = np.zeros((size, length), bool)
-    for row, tree in enumerate(trees):
-        count = len(tree.heads)
-        heads[row, :count], relations[row, :count] = tree.heads, tree.relations
-        loss_mask[row, :count] = True
-    return {"heads": heads, "relations": relations, "loss_mask": loss_mask}
+    heads = [tree.heads for tree in trees]
+    mask = row_mask(heads, size, length)
+    relations = padded([tree.relations for tree in trees], mask)
+    return {"heads": padded(heads, mask), "relations": relations, "loss_mask": mask}
 
 
 def _transition_targets(trees: Sequence[DerivedTree], size: int, length: int) -> NumpyBatch:
@@ -90,22 +85,20 @@ def _transition_targets(trees: Sequence[DerivedTree], size: int, length: int) ->
       `transitions` [B, S] int32, their ids;
       `loss_mask` [B, S] bool, False for padding, and for relations that no training sentence has.
     """
-    steps = 2 * length
-    nodes = np.full((size, steps, NODES), -1, np.int32)
-    relations = np.zeros((size, length + 1), np.int32)
-    legal = np.zeros((size, steps, 5), bool)
-    legal[:, :, 0] = True  # at padding, so that each row of logits has a legal transition
-    transitions = np.zeros((size, steps), np.int32)
-    loss_mask = np.zeros((size, steps), bool)
-    for row, (_, gold, _, oracle) in enumerate(trees):
-        assert oracle is not None
-        count = len(oracle.transitions)
-        nodes[row, :count], legal[row, :count] = oracle.nodes, oracle.legal
-        transitions[row, :count] = oracle.transitions
-        relations[row, 1 : len(gold) + 1] = np.maximum(gold, 0)
-        loss_mask[row, :count] = np.array([0, *gold])[np.maximum(oracle.dependents, 0)] >= 0
-    targets = {"nodes": nodes, "relations": relations, "legal": legal, "transitions": transitions}
-    return targets | {"loss_mask": loss_mask}
+    oracles = [tree.derivation for tree in trees if tree.derivation is not None]
+    mask = row_mask([oracle.transitions for oracle in oracles], size, 2 * length)
+    gold = [tree.relations for tree in trees]
+    relations = np.pad(padded(gold, row_mask(gold, size, length)), [(0, 0), (1, 0)])
+    legal = padded([oracle.legal for oracle in oracles], mask, dtype=bool, width=5)
+    legal[:, :, 0] |= ~mask  # so that each row of logits has a legal transition
+    dependents = np.maximum(padded([oracle.dependents for oracle in oracles], mask), 0)
+    return {
+        "nodes": padded([oracle.nodes for oracle in oracles], mask, fill=-1, width=NODES),
+        "relations": np.maximum(relations, 0),
+        "legal": legal,
+        "transitions": padded([oracle.transitions for oracle in oracles], mask),
+        "loss_mask": mask & (np.take_along_axis(relations, dependents, axis=1) >= 0),
+    }
 
 
 def training_batches(trees: Sequence[DerivedTree], processor: ParserProcessor, shapes: Shapes, *, seed: int) -> Epochs:

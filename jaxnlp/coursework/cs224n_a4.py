@@ -26,7 +26,7 @@ from jaxnlp.ops.losses import cross_entropy
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.translation import Translation
 from jaxnlp.tasks.translation.search import padded_sources
-from jaxnlp.text.raw_texts import padded_rows
+from jaxnlp.text.padding import padded
 from jaxnlp.text.translation import TranslationProcessor
 from jaxnlp.typing import Array, Params
 
@@ -71,7 +71,7 @@ class NMT:
         for index, row in enumerate(rows):
             if len(row) < 2 or row[0] != symbols.start or row[-1] != symbols.end:
                 raise ValueError(f"target {index} must start with <s> and end with </s>, got {list(target[index])}")
-        ids = padded_rows([np.array(row) for row in rows])
+        ids = padded(rows)
         lengths = np.array([len(row) - 1 for row in rows])
         scored = np.arange(ids.shape[1] - 1)[None] < lengths[:, None]
         sources = padded_sources([self._source_ids(words) for words in source], None)

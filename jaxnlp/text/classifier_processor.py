@@ -11,6 +11,7 @@ from jaxnlp.targets import Targets, targets_from_json
 from jaxnlp.text import require_fields
 from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, TokenizedTexts, padded_texts
+from jaxnlp.text.padding import padded, row_mask
 from jaxnlp.text.raw_texts import as_texts
 
 PairReading = Literal["together", "apart"]
@@ -215,10 +216,9 @@ class TextClassifierProcessor:
             pairs = [(ids[kind == 0], ids[kind == 1]) for ids, kind in zip(tokens, segments, strict=True)]
             ids, mask = padded_texts(pairs or [(np.zeros(0, np.int32),) * 2], size, length)
             return {"tokens": ids, "segments": np.zeros_like(ids), "attention_mask": mask, "loss_mask": loss_mask}
-        ids, kinds, mask = (np.zeros((size, length), dtype) for dtype in (np.int32, np.int32, bool))
+        mask = row_mask(tokens, size, length)
+        ids, kinds = padded(tokens, mask), padded(segments, mask)
         mask[:, 0] = True
-        for row, (example, kind) in enumerate(zip(tokens, segments, strict=True)):
-            ids[row, : len(example)], kinds[row, : len(kind)], mask[row, : len(example)] = example, kind, True
         return {"tokens": ids, "segments": kinds, "attention_mask": mask, "loss_mask": loss_mask}
 
     def to_json(self) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from tokenizers import Encoding, Tokenizer, normalizers
 
 from jaxnlp.text import list_of_strings
 from jaxnlp.text.new_tokens import with_added_tokens
-from jaxnlp.text.raw_texts import as_texts, padded_rows
+from jaxnlp.text.padding import padded, row_mask
+from jaxnlp.text.raw_texts import as_texts
 from jaxnlp.text.tokenizer_classes import SpecialTokens
 from jaxnlp.text.tokenizer_classes.bert import SPECIAL
 from jaxnlp.text.tokenizer_files import num_segments, read_tokenizer, remove_segments, write_tokenizer
@@ -50,13 +51,11 @@ def padded_texts(rows: Sequence[Sequence[np.ndarray]], size: int, length: int) -
       tokens [B, S, T] int32, and a mask [B, S, T] bool, False for padding. The mask is True for the first token of
       every text, also in empty rows: softmax and mean need at least one token.
     """
-    shape = (size, len(rows[0]), length)
-    tokens, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
-    mask[:, :, 0] = True
-    for index, row in enumerate(rows):
-        for column, text in enumerate(row):
-            tokens[index, column, : len(text)], mask[index, column, : len(text)] = text, True
-    return tokens, mask
+    columns, texts = len(rows[0]), [text for row in rows for text in row]
+    mask = row_mask(texts, size * columns, length)
+    tokens = padded(texts, mask)
+    mask[:, 0] = True
+    return tokens.reshape(size, columns, length), mask.reshape(size, columns, length)
 
 
 class EncoderVocabulary(Vocabulary):
@@ -159,8 +158,7 @@ class EncoderVocabulary(Vocabulary):
         """
         seconds = None if pairs is None else as_texts(pairs)
         tokens, segments, _ = self.tokenize(as_texts(texts), seconds, max_length=max_length)
-        mask = padded_rows([np.ones(len(row), np.int32) for row in tokens]).astype(bool)
-        return {"tokens": padded_rows(tokens), "segments": padded_rows(segments), "attention_mask": mask}
+        return {"tokens": padded(tokens), "segments": padded(segments), "attention_mask": row_mask(tokens)}
 
     def encode(self, text: str) -> np.ndarray:
         """Ids of a text's tokens, [N] int32, without [CLS] and [SEP]."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxnlp.text import list_of_strings, most_frequent, require_fields
 from jaxnlp.text.conllu import ROOT, UNSPECIFIED, TreeSentence, universal
+from jaxnlp.text.padding import padded
 from jaxnlp.text.transitions import System, num_transitions
 from jaxnlp.text.word_inputs import FIRST_ID, UNKNOWN_ID, WordInputs
 
@@ -158,11 +159,9 @@ class ParserProcessor:
         Returns:
           The arrays of `WordInputs.batch`; `tags` [B, T] int32; and `loss_mask` [B] bool, False for rows of padding.
         """
-        words = [{name: value for name, value in one.items() if name != "tags"} for one in encoded]
-        tags = np.zeros((size, length), np.int32)
-        for row, one in enumerate(encoded):
-            tags[row, : len(one["tags"])] = one["tags"]
-        return {**self.inputs.batch(words, size, length), "tags": tags, "loss_mask": np.arange(size) < len(encoded)}
+        batch = self.inputs.batch(encoded, size, length)
+        tags = padded([one["tags"] for one in encoded], batch["word_mask"])
+        return batch | {"tags": tags, "loss_mask": np.arange(size) < len(encoded)}
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""

@@ -12,6 +12,7 @@ import numpy as np
 from tokenizers import Encoding
 
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
+from jaxnlp.text.padding import padded, row_mask
 
 MAX_QUESTION = 64
 """Number of tokens to which questions are truncated, or half of a window if that is less."""
@@ -147,13 +148,12 @@ class QuestionProcessor:
           bool, whether an answer may begin and may end with a token; `loss_mask` [B] bool, False for rows of padding.
           Token 0, [CLS], which stands for no answer, is True in both masks.
         """
-        tokens, segments = np.zeros((2, size, length), np.int32)
-        mask, edges = np.zeros((size, length), bool), np.zeros((size, length, 2), bool)
+        mask = row_mask([window.tokens for window in windows], size, length)
+        tokens, segments = (
+            padded([getattr(window, name) for window in windows], mask) for name in ("tokens", "segments")
+        )
+        edges = padded([window.edges for window in windows], mask, dtype=bool, width=2)
         mask[:, 0] = edges[:, 0] = True
-        for row, window in enumerate(windows):
-            count = len(window.tokens)
-            tokens[row, :count], segments[row, :count], mask[row, :count] = window.tokens, window.segments, True
-            edges[row, :count] = window.edges
         return {
             "tokens": tokens,
             "segments": segments,

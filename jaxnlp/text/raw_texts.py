@@ -28,14 +28,6 @@ def as_texts(texts: str | Sequence[str]) -> list[str]:
     return rows
 
 
-def padded_rows(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Rows of ids as one array [B, T] int32, padded with 0 at the end of each row."""
-    padded = np.zeros((len(rows), max(map(len, rows))), np.int32)
-    for index, row in enumerate(rows):
-        padded[index, : len(row)] = row
-    return padded
-
-
 def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
     """The texts as a list. Args: what: their name in messages.
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from jaxnlp.text.generation_constraints import UNCONSTRAINED, GenerationConstraints
 from jaxnlp.text.marian_tokenizer import MarianTokenizer
+from jaxnlp.text.padding import padded, row_mask
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
-from jaxnlp.text.raw_texts import as_texts, padded_rows
+from jaxnlp.text.raw_texts import as_texts
 from jaxnlp.text.subwords import Subwords
 
 
@@ -69,14 +70,12 @@ class TranslationProcessor:
 
         Raises: ValueError for arguments that are not texts.
         """
-        rows = [np.array(self.encode_source(text), np.int32) for text in as_texts(sources)]
-        batch = {"source": padded_rows(rows)}
-        batch["source_mask"] = np.arange(batch["source"].shape[1])[None] < np.array([len(row) for row in rows])[:, None]
-        if targets is None:
-            return batch
-        texts = as_texts(targets)
-        written = [np.array([self.target.start, *self.target.encode_target(text)], np.int32) for text in texts]
-        return {"source": batch["source"], "inputs": padded_rows(written), "source_mask": batch["source_mask"]}
+        rows = [self.encode_source(text) for text in as_texts(sources)]
+        batch = {"source": padded(rows)}
+        if targets is not None:
+            written = [[self.target.start, *self.target.encode_target(text)] for text in as_texts(targets)]
+            batch["inputs"] = padded(written)
+        return batch | {"source_mask": row_mask(rows)}
 
     def encode_source(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
         """The ids of a source, the end symbol last; dropout as in `Subwords.encode`."""

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from jaxnlp.text.raw_texts import as_texts, padded_rows
+from jaxnlp.text.padding import padded
+from jaxnlp.text.raw_texts import as_texts
 
 
 class Vocabulary(abc.ABC):
@@ -30,7 +31,7 @@ class Vocabulary(abc.ABC):
 
         Raises: ValueError for arguments that are not texts, and for tokens that are not in the vocabulary.
         """
-        return {"tokens": padded_rows([self.encode(text) for text in as_texts(texts)])}
+        return {"tokens": padded([self.encode(text) for text in as_texts(texts)])}
 
     @abc.abstractmethod
     def encode(self, text: str) -> np.ndarray:

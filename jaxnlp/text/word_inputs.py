@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxnlp.text import list_of_strings, most_frequent, require_fields
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
+from jaxnlp.text.padding import padded, row_mask
 
 PAD_ID, UNKNOWN_ID, FIRST_ID = range(3)
 """Ids of padding, of unknown words and characters, and of the first word or character of the vocabulary."""
@@ -138,17 +139,18 @@ class WordInputs:
 
         Raises: ValueError when the sentence is empty or too long; the message has its length and the maximum.
         """
-        arrays = {
-            "words": np.array([self._word_ids.get(self.normalised(word), UNKNOWN_ID) for word in words], np.int32),
-            "characters": np.zeros((len(words), self.max_characters), np.int32),
-        }
         if not words:
             raise ValueError("a sentence needs at least one word, got none")
         if len(words) > self.max_length:
             raise ValueError(f"a sentence of {len(words):,} words exceeds the maximum of {self.max_length:,} words")
-        for row, word in enumerate(words):
-            ids = [self._character_ids.get(character, UNKNOWN_ID) for character in word[: self.max_characters]]
-            arrays["characters"][row, : len(ids)] = ids
+        characters = [
+            [self._character_ids.get(character, UNKNOWN_ID) for character in word[: self.max_characters]]
+            for word in words
+        ]
+        arrays = {
+            "words": np.array([self._word_ids.get(self.normalised(word), UNKNOWN_ID) for word in words], np.int32),
+            "characters": padded(characters, row_mask(characters, length=self.max_characters)),
+        }
         if self.pieces is not None:
             parts = self.word_pieces(words)
             special = self.pieces.special
@@ -177,22 +179,22 @@ class WordInputs:
           of each word's first token. Padding is 0. The piece mask of the first position is always True, since softmax
           needs at least one token.
         """
+
+        def of(name: str) -> list[np.ndarray]:
+            return [one[name] for one in sentences]
+
+        mask = row_mask(of("words"), size, length)
         batch = {
-            "words": np.zeros((size, length), np.int32),
-            "characters": np.zeros((size, length, self.max_characters), np.int32),
-            "word_mask": np.zeros((size, length), bool),
+            "words": padded(of("words"), mask),
+            "characters": padded(of("characters"), mask, width=self.max_characters),
+            "word_mask": mask,
         }
         if self.pieces is not None:
-            batch["pieces"] = np.zeros((size, length), np.int32)
-            batch["piece_mask"] = np.zeros((size, length), bool)
-            batch["piece_mask"][:, 0] = True
-            batch["first_pieces"] = np.zeros((size, length), np.int32)
-        for row, one in enumerate(sentences):
-            for name, value in one.items():
-                batch[name][row, : len(value)] = value
-            batch["word_mask"][row, : len(one["words"])] = True
-            if self.pieces is not None:
-                batch["piece_mask"][row, : len(one["pieces"])] = True
+            piece_mask = row_mask(of("pieces"), size, length)
+            batch["pieces"] = padded(of("pieces"), piece_mask)
+            batch["first_pieces"] = padded(of("first_pieces"), mask)
+            batch["piece_mask"] = piece_mask
+            piece_mask[:, 0] = True
         return batch
 
     @property

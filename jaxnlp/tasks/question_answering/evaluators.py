@@ -15,6 +15,7 @@ from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scori
 from jaxnlp.tasks.language_model.evaluators import compile_samples, decoder, sample_blocks
 from jaxnlp.tasks.question_answering.answers import answer, exact_match
 from jaxnlp.text.characters import MASK
+from jaxnlp.text.padding import padded, row_mask
 from jaxnlp.text.questions import Question
 from jaxnlp.text.raw_texts import one_line
 
@@ -140,10 +141,8 @@ def attention_blocks(scoring: Scoring, questions: Sequence[Question], given: Seq
 
 def _padded(texts: Sequence[np.ndarray], capacity: int) -> np.ndarray:
     """[MAX_MAPS, T], T the capacity. Padding after a text does not change it, because the model is causal."""
-    tokens = np.zeros((MAX_MAPS, capacity), np.int32)
-    for row, text in zip(tokens, texts, strict=False):
-        row[: len(text)] = text
-    return tokens
+    texts = texts[:MAX_MAPS]
+    return padded(texts, row_mask(texts, MAX_MAPS, capacity))
 
 
 def attention_to_inputs(maps: Mapping[str, Any]) -> np.ndarray:

@@ -12,6 +12,7 @@ from jaxnlp.decoding.beam import beam_search, compile_beam_search
 from jaxnlp.decoding.generation import SMALLEST_BUCKET, Decoder, target_decoder_of
 from jaxnlp.decoding.rows import by_rows, mesh_of, rows_like, with_rows_for_all
 from jaxnlp.ops.compiler_options import jit
+from jaxnlp.text.padding import padded, row_mask
 from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import Symbols
 from jaxnlp.typing import Params, PyTree
@@ -151,7 +152,5 @@ def padded_sources(
     """Rows of ids as [B, S] int32 and their mask [B, S]; S is a multiple of `multiple`, at most `max_length`."""
     length = -(-max(map(len, rows)) // multiple) * multiple
     length = length if max_length is None else min(max_length, length)
-    ids = np.zeros((len(rows), length), np.int32)
-    for index, row in enumerate(rows):
-        ids[index, : len(row)] = row
-    return ids, np.arange(length)[None] < np.array([len(row) for row in rows])[:, None]
+    mask = row_mask(rows, length=length)
+    return padded(rows, mask), mask

@@ -2,7 +2,7 @@ import grain
 import numpy as np
 import pytest
 
-from data.pipelines.buckets import array_buckets, padded
+from data.pipelines.buckets import array_buckets, padded_batch
 from data.pipelines.endless import shuffled
 
 LENGTHS = np.random.default_rng(0).integers(1, 60, size=50)
@@ -125,7 +125,7 @@ def test_another_seed_gives_other_batches():
 
 @pytest.mark.parametrize("rows", [1, 4])
 def test_padded_fills_up_missing_rows(rows):
-    batch = padded([example(number) for number in range(rows)], 4, 64)
+    batch = padded_batch([example(number) for number in range(rows)], 4, 64)
     assert numbers({"tokens": batch["tokens"][:rows]}) == list(range(rows))
     assert not batch["tokens"][rows:].any()
     assert not batch["loss_mask"][rows:].any()
