@@ -15,6 +15,7 @@ from jaxnlp.cli.messages import program_name
 from jaxnlp.cli.options import read_options
 from jaxnlp.cli.programs import run_module
 from jaxnlp.config import Config
+from jaxnlp.metric_kind import MetricKind
 from jaxnlp.pages.blocks import Line, Lines, Table
 from jaxnlp.pages.page import document
 from jaxnlp.runs import runs_inside
@@ -22,7 +23,7 @@ from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from train.report.blocks import render_content, render_table
 from train.report.formats import duration, is_finite, short, text
 from train.report.logged_run import LoggedRun, read_run
-from train.report.metrics import Declared, capitalized, main_split, title_of
+from train.report.metrics import capitalized, main_split, title_of
 from train.report.page import STYLE
 from train.run.folder import REPORT_FILE
 
@@ -160,7 +161,7 @@ def _compared_metrics(runs: Sequence[ComparedRun]) -> list[_ComparedMetric]:
     return found
 
 
-def _unit(metric: Declared) -> str:
+def _unit(metric: MetricKind) -> str:
     """The unit that values must share to be compared; "" = shares and points."""
     return "" if metric.unit in ("", "points") else metric.per or f"over {metric.of}"
 

@@ -18,6 +18,7 @@ from jaxnlp.cli.programs import run_module
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.corpus import Corpus, DataError, Split
 from jaxnlp.inference.caches import use_compilation_cache
+from jaxnlp.metric_kind import singular
 from jaxnlp.models import ModelConfig
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config_json
 from jaxnlp.saving.atomic_files import FORMATS, require_place, wrong_format
@@ -30,7 +31,6 @@ from train.evaluation import ledger
 from train.evaluation.scoring import SplitScoring
 from train.parallel import DeviceOptions, Parallel, make_parallel
 from train.report import write_report
-from train.report.metrics import singular
 from train.run import folder as run_folder
 from train.run.continuation import refuse_data_change
 

@@ -22,6 +22,7 @@ from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.inference.arguments import plain_kinds, with_kinds_required
 from jaxnlp.inference.compilation import compilation_announced
 from jaxnlp.inference.exportable import Exportable
+from jaxnlp.metric_kind import MetricKind
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.inference import Weights, inference_params
 from jaxnlp.pages.blocks import Content
@@ -29,25 +30,6 @@ from jaxnlp.public_names import lazily
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 T = TypeVar("T")
-
-
-class MetricKind(NamedTuple):
-    """Description of a metric, declared before it is measured.
-
-    Attributes:
-      of: what is counted, as a plural noun: tokens, questions, examples.
-      unit: nats; points, for corpus scores such as BLEU; choices, for perplexities; or "", for fractions of 1. Metrics
-        of one unit share a chart.
-      better: whether lower or higher values are better.
-      training_only: whether only training measures it, such as an objective that differs from the loss.
-      title: how pages and charts write its name, such as UAS; "" = the name with blanks for `_` and `/`.
-    """
-
-    of: str = "examples"
-    unit: str = ""
-    better: Literal["lower", "higher"] = "higher"
-    training_only: bool = False
-    title: str = ""
 
 
 class Metric(NamedTuple):

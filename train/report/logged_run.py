@@ -8,9 +8,10 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from jaxnlp.metric_kind import MetricKind
 from train.logs.json_lines import read_lines, read_object
 from train.report.formats import is_finite
-from train.report.metrics import Declared, best, declared_metrics
+from train.report.metrics import best, declared_metrics
 from train.run.early_stopping import reason_to_stop, stops_early
 
 Object = dict[str, Any]
@@ -33,7 +34,7 @@ class LoggedRun:
     rows: list[Object]
 
     @functools.cached_property
-    def metrics(self) -> dict[str, Declared]:
+    def metrics(self) -> dict[str, MetricKind]:
         """The declared metrics; see `declared_metrics`."""
         return declared_metrics(self.environment)
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from jaxnlp.metric_kind import MetricKind
 from train.report.formats import is_finite
 
 Rows = Sequence[dict[str, Any]]
@@ -12,37 +13,14 @@ OBJECTIVE = "objective"
 """The minimised function, if it differs from the loss; it has the loss's unit, and is not declared."""
 
 
-class Declared(NamedTuple):
-    """One metric, as `jaxnlp.tasks.MetricKind` declares it; this package works without jax.
-
-    Attributes:
-      of: what it is averaged over: tokens, questions, examples.
-      unit: unit of its value, such as nats; "" = no unit.
-      better: lower or higher.
-      title: its name on pages, such as UAS; "" = the name as words.
-    """
-
-    of: str = "examples"
-    unit: str = ""
-    better: str = "higher"
-    title: str = ""
-
-    @property
-    def per(self) -> str:
-        """The unit in words, `nats per token`; "" = no unit. Points are for the whole corpus; choices are not shown."""
-        if self.unit == "points":
-            return self.unit
-        if self.unit == "choices":
-            return ""
-        return f"{self.unit} per {singular(self.of)}" if self.unit else ""
-
-
+DECLARED = ("of", "unit", "better", "title")
+"""The fields of `MetricKind` that a run declares."""
 MAX_CURVES = 8
 """Maximum number of metrics of a chart; above it, metrics of several parts, such as F1 of each class, get their own."""
 
 
 class Chart(NamedTuple):
-    """Declared metrics of one unit and one direction.
+    """MetricKind metrics of one unit and one direction.
 
     Attributes:
       name: name of the SVG file.
@@ -52,7 +30,7 @@ class Chart(NamedTuple):
 
     name: str
     unit: str
-    metrics: Mapping[str, Declared]
+    metrics: Mapping[str, MetricKind]
 
     @property
     def better(self) -> str:
@@ -60,7 +38,7 @@ class Chart(NamedTuple):
         return next(iter(self.metrics.values())).better
 
 
-def declared_metrics(environment: Mapping[str, Any]) -> dict[str, Declared]:
+def declared_metrics(environment: Mapping[str, Any]) -> dict[str, MetricKind]:
     """The metrics that environment.json declares, the one that selects the best checkpoint first.
 
     Raises:
@@ -73,21 +51,21 @@ def declared_metrics(environment: Mapping[str, Any]) -> dict[str, Declared]:
     for name, fields in declared.items():
         if not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
             raise ValueError(f"metrics.{name}: expected an object of texts: of, unit, better, title; got {fields!r}")
-        if unknown := sorted(fields.keys() - set(Declared._fields)):
+        if unknown := sorted(fields.keys() - set(DECLARED)):
             raise ValueError(f"metrics.{name}: unknown field {unknown[0]!r}; expected of, unit, better, title")
-        metrics[name] = Declared(**fields)
+        metrics[name] = MetricKind(**fields)
         if metrics[name].better not in ("lower", "higher"):
             raise ValueError(f"metrics.{name}.better: expected lower or higher, got {metrics[name].better!r}")
     first = environment.get("best_metric")
     return {first: metrics[first]} | metrics if isinstance(first, str) and first in metrics else metrics
 
 
-def charts(metrics: Mapping[str, Declared]) -> list[Chart]:
+def charts(metrics: Mapping[str, MetricKind]) -> list[Chart]:
     """The declared metrics by unit and direction; if there are many, metrics of several parts get separate charts.
 
     The chart of the loss also has the objective, which is not declared.
     """
-    groups: dict[tuple[str, str], dict[str, Declared]] = {}
+    groups: dict[tuple[str, str], dict[str, MetricKind]] = {}
     for name, metric in metrics.items():
         group = groups.setdefault((metric.unit, metric.better), {})
         group[name] = metric
@@ -102,12 +80,12 @@ def charts(metrics: Mapping[str, Declared]) -> list[Chart]:
     return drawn
 
 
-def _apart(members: dict[str, Declared]) -> list[dict[str, Declared]]:
+def _apart(members: dict[str, MetricKind]) -> list[dict[str, MetricKind]]:
     """The metrics of a chart, in groups: first the single metrics, then one group for each metric of several parts."""
     if len(members) <= MAX_CURVES:
         return [members]
     parts = Counter(base(name) for name in members if "/" in name)
-    groups: dict[str, dict[str, Declared]] = {}
+    groups: dict[str, dict[str, MetricKind]] = {}
     for name, metric in members.items():
         group = base(name) if "/" in name and parts[base(name)] > 1 else ""
         groups.setdefault(group, {})[name] = metric
@@ -119,12 +97,12 @@ def base(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def title_of(name: str, metrics: Mapping[str, Declared]) -> str:
+def title_of(name: str, metrics: Mapping[str, MetricKind]) -> str:
     """How pages and charts write a metric's name: as declared, or as words."""
     return (metrics[name].title if name in metrics else "") or spaced(name)
 
 
-def title_without_part(name: str, metrics: Mapping[str, Declared]) -> str:
+def title_without_part(name: str, metrics: Mapping[str, MetricKind]) -> str:
     """The title of a metric without its part: `F1` for `PER/f1`."""
     title, part = title_of(name, metrics), spaced(name.rpartition("/")[0])
     return title[len(part) + 1 :] if part and spaced(title).lower().startswith(f"{part.lower()} ") else title
@@ -138,11 +116,6 @@ def spaced(name: str) -> str:
 def capitalized(title: str) -> str:
     """A title as the start of a line. Names with other capital letters, such as chrF, do not change."""
     return title[:1].upper() + title[1:] if title.partition(" ")[0].islower() else title
-
-
-def singular(plural: str) -> str:
-    """The singular of a plural: token for tokens, entity for entities."""
-    return plural[:-3] + "y" if plural.endswith("ies") else plural.removesuffix("s")
 
 
 def splits_of(rows: Rows, metric: str) -> list[str]:

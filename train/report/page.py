@@ -6,11 +6,12 @@ from string import Template
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from jaxnlp.metric_kind import MetricKind
 from jaxnlp.pages.page import document
 from train.report.blocks import LoggedBlock, render_blocks
 from train.report.formats import duration, is_finite, number, short, text
 from train.report.logged_run import LoggedRun, Object
-from train.report.metrics import OBJECTIVE, Declared, Rows, spaced, title_of
+from train.report.metrics import OBJECTIVE, Rows, spaced, title_of
 from train.report.plots import inline
 
 _BEST_TILES = 4
@@ -238,7 +239,7 @@ def _warnings(run: LoggedRun) -> Iterator[str]:
         yield f"{skipped[-1]:,} updates were skipped, because a loss or gradient was not finite."
 
 
-def _measured(rows: Rows, metrics: Mapping[str, Declared]) -> str:
+def _measured(rows: Rows, metrics: Mapping[str, MetricKind]) -> str:
     """The last row of every split, side by side."""
     last = {row["split"]: row for row in rows}
     if not last:
@@ -269,7 +270,7 @@ def _files(files: Sequence[str]) -> str:
     )
 
 
-def _unit(key: str, metrics: Mapping[str, Declared]) -> str:
+def _unit(key: str, metrics: Mapping[str, MetricKind]) -> str:
     """The unit of a metric, unless its name has it, as in `positions_per_token`."""
     unit = metrics[key].per if key in metrics else ""
     return f"<small>{text(unit)}</small>" if unit not in ("", title_of(key, metrics)) else ""

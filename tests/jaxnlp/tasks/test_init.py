@@ -43,7 +43,7 @@ from tests.seam import images
 from train.config import update
 from train.evaluation.scoring import SplitScoring
 from train.parallel import make_parallel
-from train.report.metrics import Declared, charts, title_of
+from train.report.metrics import charts, title_of
 from train.run.init_from import begin
 from train.run.setup import set_up
 from train.step import has_parts
@@ -228,24 +228,19 @@ def test_validation_measures_every_metric_that_may_select_the_best_checkpoint(se
 
 
 def test_abbreviations_have_capital_letters_in_the_titles_of_metrics(setup):
-    declared = {name: Declared(title=kind.title) for name, kind in setup.metrics.items()}
-    words = {word for name in declared for word in title_of(name, declared).split()}
+    words = {word for name in setup.metrics for word in title_of(name, setup.metrics).split()}
     assert not words & {"auc", "bleu", "chrf", "f1", "las", "mlm", "nll", "nsp", "pearson", "roc", "spearman", "uas"}
-
-
-def declared_of(setup):
-    return {name: Declared(kind.of, kind.unit, kind.better) for name, kind in setup.metrics.items()}
 
 
 @pytest.mark.thorough  # the first task has no such metric
 def test_metrics_without_a_unit_are_between_minus_1_and_1(setup, validated):
-    for chart in charts(declared_of(setup)):
+    for chart in charts(setup.metrics):
         if chart.unit == "":
             assert all(-1.0 <= validated[name].value <= 1.0 for name in chart.metrics)
 
 
 def test_no_chart_shows_shares_next_to_other_quantities(setup):
-    declared = declared_of(setup)
+    declared = setup.metrics
     for chart in charts(declared):
         units = {declared[name].unit for name in chart.metrics if name in declared}
         assert len(units) == 1

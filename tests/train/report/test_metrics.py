@@ -3,16 +3,14 @@ import math
 
 import pytest
 
-from jaxnlp.tasks import MetricKind
+from jaxnlp.metric_kind import MetricKind
 from jaxnlp.tasks.language_model import LanguageModel
 from train.report.metrics import (
-    Declared,
     best,
     capitalized,
     charts,
     declared_metrics,
     main_split,
-    singular,
     title_of,
     title_without_part,
 )
@@ -28,9 +26,7 @@ def row(step, split="validation", **values):
 def test_the_metric_that_selects_the_best_checkpoint_comes_first():
     environment = {"metrics": {"loss": LOSS, "accuracy": SHARE}, "best_metric": "accuracy"}
     assert list(declared_metrics(environment)) == ["accuracy", "loss"]
-    assert declared_metrics(environment)["loss"] == Declared("tokens", "nats", "lower")
-    assert Declared("tokens", "nats").per == "nats per token"
-    assert Declared("tokens", "choices").per == Declared("tokens").per == ""
+    assert declared_metrics(environment)["loss"] == MetricKind("tokens", "nats", "lower")
     assert list(declared_metrics(environment | {"best_metric": "bleu"})) == ["loss", "accuracy"]
     assert declared_metrics({}) == {}
 
@@ -59,14 +55,18 @@ def test_each_unit_has_one_chart_and_the_objective_is_drawn_with_the_loss():
 
 
 def test_metrics_of_one_unit_and_different_directions_have_charts_of_their_own():
-    declared = {"bleu": Declared(unit="points"), "ter": Declared(unit="points", better="lower")}
+    declared = {"bleu": MetricKind(unit="points"), "ter": MetricKind(unit="points", better="lower")}
     assert [(chart.name, chart.better) for chart in charts(declared)] == [("bleu", "higher"), ("ter", "lower")]
 
 
 def test_a_metric_of_many_parts_has_a_chart_of_its_own():
-    few = {"accuracy": Declared(), "a/f1": Declared(), "b/f1": Declared()}
+    few = {"accuracy": MetricKind(), "a/f1": MetricKind(), "b/f1": MetricKind()}
     assert [list(chart.metrics) for chart in charts(few)] == [["accuracy", "a/f1", "b/f1"]]
-    many = few | {f"{number}/f1": Declared() for number in range(8)} | {"sst/score": Declared(), "auc": Declared()}
+    many = (
+        few
+        | dict.fromkeys([f"{number}/f1" for number in range(8)], MetricKind())
+        | {"sst/score": MetricKind(), "auc": MetricKind()}
+    )
     first, second = charts(many)
     assert (first.name, list(first.metrics)) == ("scores", ["accuracy", "sst/score", "auc"])
     assert (second.name, len(second.metrics)) == ("f1", 10)
@@ -74,23 +74,15 @@ def test_a_metric_of_many_parts_has_a_chart_of_its_own():
 
 def test_names_of_charts_are_those_of_files_and_differ():
     declared = {
-        "../../a b": Declared(unit="x"),
-        "p/throughput": Declared(unit="y"),
-        "a": Declared(unit="a/b"),
-        "c": Declared(unit="a/b"),
-        "d": Declared(unit="a b"),
-        "e": Declared(unit="a b"),
-        "\u6c49": Declared(unit="z"),
+        "../../a b": MetricKind(unit="x"),
+        "p/throughput": MetricKind(unit="y"),
+        "a": MetricKind(unit="a/b"),
+        "c": MetricKind(unit="a/b"),
+        "d": MetricKind(unit="a b"),
+        "e": MetricKind(unit="a b"),
+        "\u6c49": MetricKind(unit="z"),
     }
     assert [chart.name for chart in charts(declared)] == ["a_b", "throughput_2", "a_b_3", "a_b_4", "metrics"]
-
-
-def test_the_unit_is_read_in_words():
-    assert Declared("tokens", "nats").per == "nats per token"
-    assert Declared("entities", "nats").per == "nats per entity"
-    assert Declared("questions").per == ""
-    assert Declared("sentences", "points").per == "points"
-    assert singular("examples") == "example"
 
 
 def test_values_of_validation_count_before_those_of_other_splits_and_of_training_last():
@@ -111,9 +103,9 @@ def test_the_best_value_goes_by_the_declared_direction_and_the_earliest_counts()
 
 def test_a_metric_is_written_as_declared_or_as_words():
     declared = {
-        "PER/f1": Declared(title="PER F1"),
-        "mlm/loss": Declared(title="MLM loss"),
-        "sst/exact_match": Declared(),
+        "PER/f1": MetricKind(title="PER F1"),
+        "mlm/loss": MetricKind(title="MLM loss"),
+        "sst/exact_match": MetricKind(),
     }
     assert [title_of(name, declared) for name in declared] == ["PER F1", "MLM loss", "sst exact match"]
     assert [title_without_part(name, declared) for name in declared] == ["F1", "loss", "exact match"]
@@ -122,7 +114,7 @@ def test_a_metric_is_written_as_declared_or_as_words():
 
 
 def test_the_objective_does_not_have_the_title_of_the_loss():
-    (chart,) = charts({"loss": Declared(better="lower", title="the loss")})
+    (chart,) = charts({"loss": MetricKind(better="lower", title="the loss")})
     assert [title_of(name, chart.metrics) for name in chart.metrics] == ["the loss", "objective"]
 
 

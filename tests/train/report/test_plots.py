@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.pages.blocks import Line, Lines
-from train.report.metrics import Chart, Declared
+from train.report.metrics import Chart, MetricKind
 from train.report.plots import (
     MAX_CURVES,
     PALETTE,
@@ -31,7 +31,7 @@ from train.report.plots import (
     value_limits,
 )
 
-NATS = Declared("tokens", "nats", "lower")
+NATS = MetricKind("tokens", "nats", "lower")
 LOSS = Chart("loss", "nats", {"loss": NATS, "objective": NATS})
 HOSTILE = ("'DejaVu Sans', #6c7683 <a> $x$ & _", 'id="x" url(#a) d="1.23456"', 'xlink:href="#b" <!-- c -->')
 
@@ -169,7 +169,7 @@ def test_a_curve_of_zeros_has_an_axis_from_0_to_1():
     assert high == 1.0
     assert -0.1 < low < 0.0
     chart = draw_chart(
-        Chart("scores", "", {"f1": Declared()}), [{"step": n, "split": "dev", "f1": 0.0} for n in (1, 2)]
+        Chart("scores", "", {"f1": MetricKind()}), [{"step": n, "split": "dev", "f1": 0.0} for n in (1, 2)]
     )
     for drawing in (chart, draw_lines(Lines((Line("", (1, 2), (0, 0)),), "x", "y"))):
         texts = re.findall(r"<text[^>]*>(.*?)</text>", drawing)
@@ -245,13 +245,13 @@ def test_each_metric_and_split_is_a_curve_of_its_own(hostile_chart):
         ({"loss": NATS, "objective": NATS}, [], "Loss (nats per token)"),
         ({"loss": NATS, "objective": NATS}, ["loss"], "Loss (nats per token)"),
         ({"sst/loss": NATS, "sts/loss": NATS}, ["sst/loss", "sts/loss"], "Loss (nats per token)"),
-        ({"loss": NATS, "b": Declared("words", "nats", "lower")}, ["loss", "b"], "Loss, b (nats)"),
-        ({"exact_match": Declared()}, ["exact_match"], "Exact match"),
-        ({"steps_per_word": Declared("words", "steps", "lower")}, ["steps_per_word"], "Steps per word"),
-        ({"a/f1": Declared(title="a F1"), "b/f1": Declared(title="b F1")}, ["a/f1", "b/f1"], "F1"),
-        ({"a / b_c/f1": Declared(title="a / b_c F1")}, ["a / b_c/f1"], "F1"),
-        ({"chrf": Declared(title="chrF")}, ["chrf"], "chrF"),
-        ({name: Declared() for name in "abcde"}, list("abcde"), "A, b, c, \u2026"),
+        ({"loss": NATS, "b": MetricKind("words", "nats", "lower")}, ["loss", "b"], "Loss, b (nats)"),
+        ({"exact_match": MetricKind()}, ["exact_match"], "Exact match"),
+        ({"steps_per_word": MetricKind("words", "steps", "lower")}, ["steps_per_word"], "Steps per word"),
+        ({"a/f1": MetricKind(title="a F1"), "b/f1": MetricKind(title="b F1")}, ["a/f1", "b/f1"], "F1"),
+        ({"a / b_c/f1": MetricKind(title="a / b_c F1")}, ["a / b_c/f1"], "F1"),
+        ({"chrf": MetricKind(title="chrF")}, ["chrf"], "chrF"),
+        ({name: MetricKind() for name in "abcde"}, list("abcde"), "A, b, c, \u2026"),
     ],
 )
 def test_a_title_names_the_metrics_and_their_unit(metrics, measured, title):
@@ -263,7 +263,7 @@ def test_a_title_names_the_metrics_and_their_unit(metrics, measured, title):
 
 
 def test_more_curves_than_can_be_told_apart_are_left_out_and_the_title_says_so():
-    chart = Chart("scores", "", {f"part{n}/f1": Declared() for n in range(MAX_CURVES + 3)})
+    chart = Chart("scores", "", {f"part{n}/f1": MetricKind() for n in range(MAX_CURVES + 3)})
     rows = [{"step": step, "split": "dev", **dict.fromkeys(chart.metrics, 0.5)} for step in (1, 2)]
     drawing = draw_chart(chart, rows)
     assert f"F1, higher is better, first {MAX_CURVES} of {MAX_CURVES + 3} curves" in drawing
@@ -288,7 +288,7 @@ def test_the_gradient_norm_is_drawn_where_it_was_logged():
 
 
 def test_long_titles_and_names_stay_within_a_narrow_chart():
-    metrics = {f"root_mean_squared_error_{n}": Declared("pairs", "degrees Celsius", "lower") for n in range(2)}
+    metrics = {f"root_mean_squared_error_{n}": MetricKind("pairs", "degrees Celsius", "lower") for n in range(2)}
     chart = Chart("errors", "degrees Celsius", metrics)
     rows = [{"step": step, "split": "validation", **dict.fromkeys(metrics, 0.5)} for step in (1, 2)]
     texts = re.findall(r"<text[^>]*>(.*?)</text>", draw_chart(chart, rows, narrow=True))
@@ -300,7 +300,7 @@ def test_long_titles_and_names_stay_within_a_narrow_chart():
 @pytest.mark.parametrize("count", [12, 16])
 def test_many_long_names_leave_room_for_the_curves_and_can_be_told_apart(count):
     names = [f"Complaint / billing questions and refunds of the department {n:02}" for n in range(count)]
-    chart = Chart("f1", "", {f"{name}/f1": Declared(title=f"{name} F1") for name in names})
+    chart = Chart("f1", "", {f"{name}/f1": MetricKind(title=f"{name} F1") for name in names})
     rows = [{"step": step, "split": "validation", **dict.fromkeys(chart.metrics, 0.5)} for step in (1, 2)]
     lines = Lines(tuple(Line(name, (1, 2), (1, 2)) for name in names), "recall", "precision")
     for drawing in (draw_chart(chart, rows), draw_chart(chart, rows, narrow=True), draw_lines(lines)):

@@ -1,0 +1,36 @@
+"""What a metric is: its unit, its direction and its name. Without jax, so that reports start at once."""
+
+from typing import Literal, NamedTuple
+
+
+class MetricKind(NamedTuple):
+    """Description of a metric, declared before it is measured.
+
+    Attributes:
+      of: what is counted, as a plural noun: tokens, questions, examples.
+      unit: nats; points, for corpus scores such as BLEU; choices, for perplexities; or "", for fractions of 1. Metrics
+        of one unit share a chart.
+      better: whether lower or higher values are better.
+      training_only: whether only training measures it, such as an objective that differs from the loss.
+      title: how pages and charts write its name, such as UAS; "" = the name with blanks for `_` and `/`.
+    """
+
+    of: str = "examples"
+    unit: str = ""
+    better: Literal["lower", "higher"] = "higher"
+    training_only: bool = False
+    title: str = ""
+
+    @property
+    def per(self) -> str:
+        """The unit in words, `nats per token`; "" = no unit. Points are for the whole corpus; choices are not shown."""
+        if self.unit == "points":
+            return self.unit
+        if self.unit == "choices":
+            return ""
+        return f"{self.unit} per {singular(self.of)}" if self.unit else ""
+
+
+def singular(plural: str) -> str:
+    """The singular of a plural: token for tokens, entity for entities."""
+    return plural[:-3] + "y" if plural.endswith("ies") else plural.removesuffix("s")
