@@ -1,5 +1,6 @@
 """Loading trained models from a run's folder, a folder of pretrained weights, or the Hugging Face Hub."""
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,8 +17,9 @@ from jaxnlp.saving.checkpoint_reading import (
     CHECKPOINTS,
     CONFIG_FILE,
     PROCESSOR_FILE,
+    Record,
     RunError,
-    find_checkpoint,
+    read_checkpoint,
     read_params,
     read_run_files,
 )
@@ -91,7 +93,10 @@ def load_run(
         raise RunError(f"{folder} {absence(folder, 'folder of the run')}")
     folder = Path(folder).expanduser()
     read_config_json(folder)  # refuses other folders
-    record = find_checkpoint(folder, checkpoint)
+    return read_checkpoint(folder, checkpoint, functools.partial(_trained, folder, laid_out))
+
+
+def _trained(folder: Path, laid_out: Callable[[ModelConfig, Params], Params], record: Record) -> Trained:
     config, processor_json = read_run_files(folder, record)
     try:
         task = from_json(config["task"], Task, where="config.task")

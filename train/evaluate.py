@@ -22,7 +22,7 @@ from jaxnlp.metric_kind import singular
 from jaxnlp.models import ModelConfig
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config_json
 from jaxnlp.saving.atomic_files import FORMATS, require_place, wrong_format
-from jaxnlp.saving.checkpoint_reading import RunError, checkpoint_steps, read_record
+from jaxnlp.saving.checkpoint_reading import RunError, checkpoint_steps, read_checkpoint
 from jaxnlp.saving.serialization import differences, to_json
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
 from jaxnlp.typing import Params
@@ -126,8 +126,7 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
         split = config.data.in_format(options.data.given).read_files(options.files, trained.processor)
     else:
         corpus = config.data.load(config.seed, trained.processor)
-        assert trained.step is not None
-        refuse_data_change(read_record(run, trained.step), corpus, run)
+        read_checkpoint(run, "latest", functools.partial(refuse_data_change, data=corpus, workdir=run))
         name = options.split or evaluator.default_split
         split, training = corpus.split(name), corpus.splits.get("train")
     for note in split.notes:

@@ -15,7 +15,7 @@ import logging
 import math
 import re
 import tempfile
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
@@ -140,6 +140,23 @@ def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -
         if ranked:
             return max(ranked, key=lambda record: record.rank)
     return read_record(folder, checkpoint if isinstance(checkpoint, int) else steps[-1])
+
+
+def read_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"], read: Callable[[Record], T]) -> T:
+    """What `read` makes of the record of a run's checkpoint.
+
+    A run that is training deletes a checkpoint after it saved a newer one. If it deletes this one meanwhile, another
+    one is chosen.
+
+    Raises: as `find_checkpoint` and `read`.
+    """
+    while True:
+        newest = checkpoint_steps(folder)[-1:]
+        try:
+            return read(find_checkpoint(folder, checkpoint))
+        except DamagedCheckpointError:
+            if checkpoint_steps(folder)[-1:] == newest:
+                raise
 
 
 @logging_unchanged()

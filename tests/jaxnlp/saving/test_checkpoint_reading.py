@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 
 import numpy as np
 import orbax.checkpoint as ocp
@@ -14,6 +15,7 @@ from jaxnlp.saving.checkpoint_reading import (
     checksums,
     find_checkpoint,
     json_digest,
+    read_checkpoint,
     read_record,
     read_run_files,
 )
@@ -122,3 +124,32 @@ def test_arrays_that_changed_are_counted_and_the_first_is_named():
 def test_the_digest_of_json_depends_on_values_and_not_on_the_order_of_keys():
     assert json_digest({"a": 1, "b": [2]}) == json_digest({"b": [2], "a": 1})
     assert len({json_digest(value) for value in ({"a": 1}, {"a": 1.0}, {"a": "1"}, {"a": [1, 2]}, {"a": [2, 1]})}) == 5
+
+
+@pytest.mark.parametrize("checkpoint", ["latest", "best"])
+def test_a_checkpoint_that_the_training_deletes_meanwhile_is_chosen_again(tmp_path, checkpoint):
+    write(tmp_path, 5, score(1.0))
+    read = []
+
+    def params_of(found):
+        read.append(found.step)
+        if found.step == 5:  # the training saves a better one, and deletes this one
+            write(tmp_path, 10, score(2.0))
+            shutil.rmtree(tmp_path / "checkpoints" / "5")
+        return read_record(tmp_path, found.step)
+
+    assert read_checkpoint(tmp_path, checkpoint, params_of).step == 10
+    assert read == [5, 10]
+
+
+def test_a_damaged_checkpoint_is_read_once(tmp_path):
+    write(tmp_path, 5)
+    read = []
+
+    def params_of(found):
+        read.append(found.step)
+        raise DamagedCheckpointError("a flipped bit")
+
+    with pytest.raises(DamagedCheckpointError, match="a flipped bit"):
+        read_checkpoint(tmp_path, "latest", params_of)
+    assert read == [5]
