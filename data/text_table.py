@@ -121,6 +121,10 @@ class TextTable(TableFiles):
     evaluation_batch_size: BatchSize = 64
     """Number of rows in an evaluation step."""
 
+    @classmethod
+    def places(cls) -> tuple[str, ...]:
+        return (*super().places(), "tables")
+
     def __post_init__(self):
         super().__post_init__()
         self._check_parts()

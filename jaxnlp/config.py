@@ -130,6 +130,11 @@ class Config:
             if bound:
                 raise ValueError(f"{self.full_name(name)} must be {bound}, got {value}")
 
+    @classmethod
+    def path_fields(cls) -> tuple[str, ...]:
+        """Names of the fields whose texts are paths."""
+        return tuple(name for name, expected in _hints(cls).items() if _is_path(expected))  # type: ignore[arg-type]
+
     def only_if(self, is_read: object, what: str, *fields: str) -> None:
         """Refuses fields that do not apply to this config, unless they have their defaults.
 

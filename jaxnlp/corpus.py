@@ -242,6 +242,11 @@ class DataConfig(Config):
         """Joint training: whether each step takes a batch of every part."""
         return False
 
+    @classmethod
+    def places(cls) -> tuple[str, ...]:
+        """Names of the fields that say where the data lies; its fingerprint tells whether it has changed."""
+        return cls.path_fields()
+
     @property
     def stateful(self) -> bool:
         """Whether rows of a training batch continue those of the batch before; batches then have `reset`."""

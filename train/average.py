@@ -27,7 +27,7 @@ from train.evaluation.validation import checkpoint_score
 from train.parallel import make_parallel
 from train.run import folder as run_folder
 from train.run.checkpoint_writing import Checkpoints
-from train.run.continuation import refuse_data_change
+from train.run.continuation import data_of
 from train.run.folder import RunSpec
 from train.run.progress import RunProgress
 from train.step import TrainState
@@ -123,8 +123,7 @@ def average(runs: Sequence[Path], out: Path) -> None:
     first, config = members[0].load(), run_folder.read_config(runs[0])
     assert first.step is not None
     record = read_record(runs[0], first.step)
-    corpus = config.data.load(config.seed, first.processor)
-    refuse_data_change(record, corpus, runs[0])
+    corpus = data_of(runs[0], config, first.processor)
     evaluator, layout = config.task.evaluators()["validation"](), make_parallel("jit")
 
     def scored(name: str, trained: Trained) -> Evaluation:

@@ -11,7 +11,7 @@ from data import DataConfig
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.config import Choice, Config, Count, Natural, ProperFraction, Seed, UserPath, changed
 from jaxnlp.models import ModelConfig
-from jaxnlp.saving.serialization import to_json, without_execution_fields
+from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Task
 from train.optimizer import AdamW, OptimizerConfig
 
@@ -107,14 +107,18 @@ class TrainConfig(Config):
 
     def identity(self) -> dict[str, Any]:
         """The fields that determine the run's numbers, as JSON. All others may change on resume: bookkeeping,
-        `data.num_workers`, `model.compute`, and `total_steps` if the learning rate does not depend on it."""
+        `data.num_workers`, the data's place, `model.compute`, and `total_steps` if the learning rate does not depend on
+        it."""
         others, schedule = set(BOOKKEEPING), self.optimizer.schedule
         if self.nt_asgd_patience is not None or schedule.scale(()) is not None:
             # An evaluation may start averaging or find a plateau, and the last step is always evaluated.
             others.remove("evaluate_every_steps")
         elif not schedule.ends_with_run:
             others.add("total_steps")
-        return without_execution_fields({name: value for name, value in to_json(self).items() if name not in others})
+        fields = {name: value for name, value in to_json(self).items() if name not in others}
+        for section, free in (("model", ("compute",)), ("data", ("num_workers", *self.data.places()))):
+            fields[section] = {name: value for name, value in fields[section].items() if name not in free}
+        return fields
 
 
 def _names_inside(config: Any, prefix: str = "") -> Iterator[str]:

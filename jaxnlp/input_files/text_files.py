@@ -56,7 +56,8 @@ def read_text_file(
     """
     if not path.is_file():
         problem = "is a folder" if path.is_dir() else absence(path)
-        raise FileNotFoundError(f"the text file {path} {problem}; give a text file (--data.path, --data.train, --file)")
+        options = "--data.path, --data.files, --data.train, --file"
+        raise FileNotFoundError(f"the text file {path} {problem}; give a text file ({options})")
     text = decoded(path.read_bytes(), path, encoding or UTF_8, option=encoding is not None)
     if not text and not may_be_empty:
         raise DataError(f"{path} is empty; give a file with text")

@@ -17,10 +17,6 @@ TRUSTED = {"jaxnlp", "data", "train"}
 TRUST_VARIABLE = "JAXNLP_TRUST"
 """Environment variable with further such packages, separated by commas. The current folder may have them."""
 
-EXECUTION_FIELDS = {"model": "compute", "data": "num_workers"}
-"""The field of each section of a run's config that says how a run is executed, not what it computes."""
-
-
 class ConfigError(ValueError):
     """A config that cannot be read or is invalid; the message has the place and the reason."""
 
@@ -132,18 +128,11 @@ def differences(old: Any, new: Any, *, prefix: str = "") -> list[str]:
     return [] if old == new and type(old) is type(new) else [f"{prefix}: {old!r} -> {new!r}"]
 
 
-def without_execution_fields(config: dict[str, Any]) -> dict[str, Any]:
-    """A config, as JSON, without the fields that say how a run is computed: no identity has them."""
-    fields = dict(config)
-    for section, field in EXECUTION_FIELDS.items():
-        if isinstance(config.get(section), dict):
-            fields[section] = {name: value for name, value in config[section].items() if name != field}
-    return fields
-
-
-def same_fields(config: dict[str, Any], identity: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a config, as JSON, that an identity also has."""
-    return without_execution_fields({name: value for name, value in config.items() if name in identity})
+def same_fields(config: Any, identity: Any) -> Any:
+    """The fields of a config, as JSON, that an identity also has, those of nested configs too."""
+    if not isinstance(config, dict) or not isinstance(identity, dict):
+        return config
+    return {name: same_fields(value, identity[name]) for name, value in config.items() if name in identity}
 
 
 def identity_changes(before: dict[str, Any], now: dict[str, Any], *, extended: bool = False) -> list[str]:

@@ -116,6 +116,7 @@ def test_runs_at_different_steps_are_refused(at_once, quick_fit, base, tmp_path)
     assert read_environment(tmp_path / "0") == before
 
 
+@pytest.mark.thorough
 def test_a_run_that_fails_does_not_stop_the_others(at_once, quick_fit, endings, base, tmp_path):
     configs = [base, update(base, **{"optimizer.learning_rate": 1e38})]
     folders = at_once(tmp_path / "at_once", *configs)

@@ -1,5 +1,6 @@
 """Checks before a run continues in its folder."""
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from jaxnlp.saving.checkpoint_reading import (
     Record,
     checkpoint_steps,
     json_digest,
+    read_checkpoint,
     read_run_files,
 )
-from jaxnlp.saving.serialization import differences, identity_changes, same_fields
+from jaxnlp.saving.serialization import differences, identity_changes, same_fields, to_json
 from train.config import TrainConfig
 from train.run.folder import (
     BLOCKS_FILE,
@@ -49,7 +51,7 @@ def check_folder(workdir: Path, config: TrainConfig, *, extend: bool = False) ->
     """
     check_path(workdir)
     identity = config.identity()
-    for text in (str(workdir), json.dumps(identity, ensure_ascii=False)):
+    for text in (str(workdir), json.dumps(to_json(config), ensure_ascii=False)):
         refuse_undecoded(text)
     if (workdir / CONFIG_FILE).exists():
         if (workdir / ENVIRONMENT_FILE).exists() and "averaged" in read_environment(workdir):
@@ -118,6 +120,26 @@ def check_continuation(record: Record, run: RunSpec, workdir: Path) -> None:
         changed = _listed(differences(processor, as_saved))
         raise _changed_data(record, run, workdir, f"{PROCESSOR_FILE} would differ:{changed}")
     refuse_data_change(record, run, workdir)
+
+
+def data_of(run: Path, config: TrainConfig, processor: Any) -> Corpus:
+    """The data of a run's folder, as it was when the run was trained.
+
+    Raises:
+      FileNotFoundError, DataError: when it cannot be read.
+      RunMismatchError: when it has changed.
+    """
+    try:
+        corpus = config.data.load(config.seed, processor)
+    except FileNotFoundError as error:
+        options = [f"--data.{name}".replace("_", "-") for name in config.data.places() if getattr(config.data, name)]
+        if not options:
+            raise
+        raise FileNotFoundError(
+            f"{error}; if the data of {run} was moved, say where it is: jaxnlp train --resume {run} {options[0]} PATH"
+        ) from error
+    read_checkpoint(run, "latest", functools.partial(refuse_data_change, data=corpus, workdir=run))
+    return corpus
 
 
 def refuse_data_change(record: Record, data: Corpus | RunSpec, workdir: Path) -> None:

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from jaxnlp.runs import load_run
 from jaxnlp.saving.checkpoint_reading import DamagedCheckpointError, RunError, find_checkpoint, json_digest, read_record
 from jaxnlp.saving.serialization import to_json
+from train import evaluate
 from train.config import update
 from train.report.rebuild import main as report
 from train.run.continuation import check_continuation, check_folder, refuse_config_change
@@ -124,18 +126,21 @@ def test_swapped_entries_of_the_vocabulary_are_refused_by_everything_that_loads(
     assert files(run) == before
 
 
-def test_another_place_of_the_data_is_another_config_even_where_config_json_was_edited(
-    run, finished, quick_fit, small_text, tmp_path
-):
-    text = tmp_path / "text.txt"
-    text.write_text(small_text.read_text()[::-1])
-    config = update(finished[1], **{"data.path": str(text)})
-    path = str(finished[1].data.path)
-    (run / "config.json").write_text((run / "config.json").read_text().replace(path, str(text)))
+def test_the_data_may_move_if_it_stays_the_same(run, finished, quick_fit, small_text, tmp_path, capsys):
+    moved, other = tmp_path / "moved.txt", tmp_path / "other.txt"
+    moved.write_text(small_text.read_text())
+    other.write_text(small_text.read_text()[::-1])
     before = files(run)
-    with pytest.raises(RunError, match=r"config\.json was edited .*\n  data\.path: "):
-        quick_fit(config, run)
+    with pytest.raises(RunMismatchError, match="the data has changed since"):
+        quick_fit(update(finished[1], **{"data.path": str(other)}), run)
     assert files(run) == before
+    quick_fit(update(finished[1], **{"data.path": str(moved)}), run)
+    assert json.loads((run / "config.json").read_text())["data"]["path"] == str(moved)
+    assert evaluate.main([str(run)]) == 0
+    moved.unlink()
+    option = re.escape(f"if the data of {run} was moved, say where it is: jaxnlp train --resume {run} --data.path PATH")
+    with pytest.raises(FileNotFoundError, match=rf"moved\.txt does not exist; .*; {option}"):
+        evaluate.main([str(run)])
 
 
 def test_another_alphabet_leaves_the_saved_one_in_place(run, finished, quick_fit):
