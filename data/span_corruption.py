@@ -277,7 +277,10 @@ class CorruptedText(TextFiles):
         """The training lines and the validation lines; equal lines stay together."""
         distinct = sorted(set(lines), key=lambda line: hashlib.sha256(line.encode()).digest())
         if len(distinct) < 2:
-            raise DataError(f"{len(distinct)} distinct lines cannot be divided into training and validation")
+            raise DataError(
+                f"{', '.join(self.files)}: expected at least two distinct lines of text, one for training and one for "
+                f"validation, got {len(distinct)}"
+            )
         held = set(distinct[: max(1, round(self.validation_fraction * len(distinct)))])
         return [line for line in lines if line not in held], sorted(held)
 

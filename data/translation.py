@@ -285,7 +285,10 @@ class ParallelText(SentencePairs, TextFiles):
         train = list(range(len(pairs)))
         held: dict[str, tuple[Sequence[SentencePair], str]] = {}
         if not self.validation:
-            train, others = held_out(pairs, self.validation_fraction, separate_targets=self.separate_targets)
+            try:
+                train, others = held_out(pairs, self.validation_fraction, separate_targets=self.separate_targets)
+            except DataError as error:
+                raise DataError(f"{', '.join(map(str, files))}: {error}; or give data.validation") from error
             held["validation"] = [pairs[index] for index in others], files[0].name
         for name, names in (("validation", self.validation), ("test", self.test)):
             if names:

@@ -17,6 +17,7 @@ TRUSTED = {"jaxnlp", "data", "train"}
 TRUST_VARIABLE = "JAXNLP_TRUST"
 """Environment variable with further such packages, separated by commas. The current folder may have them."""
 
+
 class ConfigError(ValueError):
     """A config that cannot be read or is invalid; the message has the place and the reason."""
 

@@ -14,8 +14,8 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.ops.losses import linear_cross_entropy
 from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task, Trained, forward
-from jaxnlp.tasks.export import ExportCommand
 from jaxnlp.tasks.export.decoders import encode_and_step
+from jaxnlp.tasks.export.encoder_decoders import ExportEncoderDecoder
 from jaxnlp.text.translation import TranslationProcessor
 from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
 
@@ -73,7 +73,7 @@ class TextToText(Task):
         return {"validation": Validation}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"export": ExportCommand}
+        return {"export": ExportEncoderDecoder}
 
     def exports(self, trained: Trained) -> Mapping[str, Exportable]:
         return encode_and_step(trained)

@@ -199,6 +199,9 @@ def test_what_cannot_be_is_refused(config, tmp_path):
         CorruptedText(corruption_rate=1.0)
     with pytest.raises(ValueError, match=r"data\.mean_span must be at least 1 and finite, got 0\.5"):
         CorruptedText(mean_span=0.5)
+    (tmp_path / "one.txt").write_text("a line\n" * 9)
+    with pytest.raises(DataError, match=r"one\.txt: expected at least two distinct lines of text, .*, got 1"):
+        CorruptedText(files=(str(tmp_path / "one.txt"),)).load(0)
     with pytest.raises(FileNotFoundError, match=r"none\.txt"):
         CorruptedText(files=(str(tmp_path / "none.txt"),)).load(0)
     with pytest.raises(ValueError, match=r"sentinels must be at least 7 for texts of data.lengths up to 128, got 6"):

@@ -19,7 +19,6 @@ from jaxnlp.tasks.text_to_text import TextToText
 from jaxnlp.tasks.translation.attention import TranslationAttention, attend
 from jaxnlp.tasks.translation.commands import Translate, translate, warm_up
 from jaxnlp.tasks.translation.evaluators import Translations, Validation
-from jaxnlp.tasks.translation.export_command import ExportEncoderDecoder
 from jaxnlp.tasks.translation.scores import Tokenizer
 from jaxnlp.text.translation import TranslationProcessor
 
@@ -63,7 +62,7 @@ class Translation(TextToText):
         return {"validation": Validation, "translation": Translations}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"translate": Translate, "attention": TranslationAttention, "export": ExportEncoderDecoder}
+        return {"translate": Translate, "attention": TranslationAttention, **super().commands()}
 
     def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
         return {"translate": translate, "attend": attend}

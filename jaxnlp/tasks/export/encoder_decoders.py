@@ -1,4 +1,4 @@
-"""Translators as encoder-decoders of Transformers."""
+"""Models of text to text as encoder-decoders of Transformers."""
 
 import dataclasses
 from typing import Any
@@ -22,7 +22,7 @@ class ExportEncoderDecoder(ExportCommand):
     Transformers reads.
 
     It has the tokenizer, too. An mT5 is written as a T5: it is the same function. The directory is written atomically.
-    `jaxnlp.load_pretrained` and the verbs read it back. With --format jax or onnx every translator is written.
+    `jaxnlp.load_pretrained` and the verbs read it back. With --format jax or onnx every model is written.
 
     Raises, when it is called:
       ValueError: for a model of another family, with its own vocabulary, or with layers that none of them has.

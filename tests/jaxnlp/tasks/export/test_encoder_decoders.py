@@ -18,8 +18,9 @@ from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.tasks import Trained
+from jaxnlp.tasks.export.encoder_decoders import ExportEncoderDecoder
+from jaxnlp.tasks.text_to_text import TextToText
 from jaxnlp.tasks.translation import Translation
-from jaxnlp.tasks.translation.export_command import ExportEncoderDecoder
 from jaxnlp.tasks.translation.search import max_target_length
 from tests import bart_folders, marian_folders
 from tests.encoder_decoder_folders import write_folder
@@ -261,6 +262,13 @@ def test_weights_are_trained_further_on_pairs_and_exported_with_the_logits_of_th
     assert read["source"].tolist() == batch["input_ids"].tolist()
     found = jax.jit(exact.apply)({"params": run.params}, read["source"], inputs, read["source_mask"])
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_t5_that_was_pretrained_further_by_span_corruption_is_exported(tiny, tmp_path):
+    _, _, _, run = tiny
+    TextToText().commands()["export"](tmp_path / "out")(dataclasses.replace(run, task=TextToText()))
+    again = jaxnlp.load_pretrained(tmp_path / "out")
+    jax.tree.map(np.testing.assert_array_equal, again.params, jax.device_get(run.params))
 
 
 @pytest.mark.parametrize(
