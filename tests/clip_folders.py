@@ -21,9 +21,15 @@ KINDS = ("CLIPModel", "CLIPTextModelWithProjection", "CLIPTextModel")
 IMAGE_KINDS = ("CLIPVisionModelWithProjection", "CLIPVisionModel")
 
 
-@functools.cache
 def tokenizer():
-    """A tokenizer of few merges."""
+    """A tokenizer of few merges. A new one: a call changes how it truncates, and that is saved."""
+    vocabulary, merges = _tokens()
+    return transformers.CLIPTokenizer(vocab=vocabulary, merges=merges, model_max_length=24)
+
+
+@functools.cache
+def _tokens():
+    """The vocabulary and the merges."""
     trained = Tokenizer(models.BPE(end_of_word_suffix="</w>"))
     trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(vocab_size=120, end_of_word_suffix="</w>", show_progress=False)
@@ -34,7 +40,7 @@ def tokenizer():
     merges = [tuple(line.split(" ")) for line in lines if line]
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokens = [*letters, *(f"{letter}</w>" for letter in letters), *map("".join, merges), START, END]
-    return transformers.CLIPTokenizer(vocab={token: index for index, token in enumerate(tokens)}, merges=merges)
+    return {token: index for index, token in enumerate(tokens)}, merges
 
 
 def make_model(kind="CLIPModel", *, text=(), image=(), **changes):
