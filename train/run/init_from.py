@@ -34,6 +34,7 @@ class Initialisation(NamedTuple):
       notes: messages for the user.
       typed_model: the model's config as the user gave it, as JSON, if pretrained weights have changed it.
       matching_heads: the pretrained heads that fit the data's processor; None = no heads.
+      continues: whether the run has a checkpoint, so that nothing is initialised.
     """
 
     config: TrainConfig
@@ -43,6 +44,7 @@ class Initialisation(NamedTuple):
     notes: tuple[str, ...] = ()
     typed_model: Any = None
     matching_heads: Callable[[Any], Params] | None = None
+    continues: bool = False
 
 
 def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
@@ -58,13 +60,14 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
       RunError, DamagedCheckpointError: when the weights are missing, cannot be read, or belong to another model.
       DataError: when the validation split contains examples that the earlier run was trained on.
     """
+    continues = workdir is not None and bool(checkpoint_steps(workdir))
     if config.init_from is None:
-        return Initialisation(config, {})
-    if workdir is not None and checkpoint_steps(workdir):
+        return Initialisation(config, {}, continues=continues)
+    if workdir is not None and continues:
         held = run_folder.read_config(workdir).model
         model: ModelConfig = dataclasses.replace(held, compute=config.model.compute)
         processor = processor_from_json(run_folder.read_json(workdir / PROCESSOR_FILE))
-        return Initialisation(dataclasses.replace(config, model=model), {}, processor)
+        return Initialisation(dataclasses.replace(config, model=model), {}, processor, continues=True)
     name = config.init_from
     try:
         source = load(name, checkpoint="latest" if is_run(name) else "best", ignore=config.init_ignore)

@@ -107,7 +107,7 @@ def set_up(begun: Initialisation, *, devices: int = 1) -> Setup:
     try:
         config.model.check(corpus.processor)
         model, inputs = config.model.build(corpus.processor), config.model.inputs(corpus.processor)
-        given = config.model.initial_params(corpus)
+        given = {} if begun.continues else config.model.initial_params(corpus)  # its files may have been deleted
     except ConfigError:
         raise
     except ValueError as error:

@@ -54,6 +54,18 @@ def test_given_parameters_are_in_the_state(tiny_config, monkeypatch):
     np.testing.assert_array_equal(state.params["head"]["bias"], given["head"]["bias"])
 
 
+def test_a_run_that_continues_does_not_read_what_it_began_with(tiny_config, quick_fit, monkeypatch, tmp_path):
+    quick_fit(tiny_config(total_steps=3), tmp_path)
+
+    def initial_params(*_):
+        raise FileNotFoundError("the file of word vectors was deleted")
+
+    monkeypatch.setattr(ModelConfig, "initial_params", initial_params)
+    with pytest.raises(FileNotFoundError, match="was deleted"):
+        set_up(begin(tiny_config()))
+    assert set_up(begin(tiny_config(), tmp_path)).given == {}
+
+
 @pytest.mark.parametrize("name", ["exact_match", "Loss", ""])
 def test_a_best_metric_that_the_task_does_not_have_is_refused_with_those_it_has(tiny_config, name):
     with pytest.raises(
