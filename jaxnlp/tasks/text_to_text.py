@@ -1,7 +1,6 @@
 """Text to text: predict each token of a target text from a source text and the earlier target tokens."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.ops.losses import linear_cross_entropy
-from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task, Trained, forward
+from jaxnlp.tasks import Command, Evaluation, Evaluator, MetricKind, Objective, Scoring, Task, Trained, forward
 from jaxnlp.tasks.export.decoders import encode_and_step
 from jaxnlp.tasks.export.encoder_decoders import ExportEncoderDecoder
 from jaxnlp.text.translation import TranslationProcessor
@@ -84,10 +83,5 @@ class Validation(Evaluator):
     """The task's loss and its exponential."""
 
     def __call__(self, scoring: Scoring) -> Evaluation:
-        return Evaluation(with_perplexity(scoring.sums()))
-
-
-def with_perplexity(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
-    """The metrics and the exponential of the loss."""
-    loss = metrics["loss"]
-    return {**metrics, "perplexity": Metric(math.exp(min(loss.value, 700.0)), loss.count)}
+        metrics = scoring.sums()
+        return Evaluation({**metrics, "perplexity": metrics["loss"].perplexity})

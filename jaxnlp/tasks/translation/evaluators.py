@@ -9,7 +9,6 @@ import numpy as np
 from jaxnlp.config import Count
 from jaxnlp.pages.blocks import HeatMap, Table
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
-from jaxnlp.tasks.text_to_text import with_perplexity
 from jaxnlp.tasks.translation.scores import corpus_scores
 from jaxnlp.tasks.translation.search import BUCKET, SearchOptions, Translator, padded_sources
 from jaxnlp.text.raw_texts import one_line
@@ -55,7 +54,8 @@ class Translations(SearchOptions, Evaluator):
         predictions = {"translations.txt": "".join(f"{one_line(text)}\n" for text in split.in_rows(texts, ""))}
         if not split.scored:
             return Evaluation({}, predictions)
-        metrics = with_perplexity(scoring.sums())
+        metrics = scoring.sums()
+        metrics["perplexity"] = metrics["loss"].perplexity
         references = [str(example.reference) for example in split.examples]
         task: Any = scoring.trained.task
         tokenizer = task.bleu_tokenizer

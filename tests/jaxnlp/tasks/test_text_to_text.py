@@ -1,6 +1,5 @@
 """The loss is tested with its subclass in translation/test_init.py."""
 
-import math
 
 import jax
 import numpy as np
@@ -10,17 +9,11 @@ from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.corpus import Split
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
-from jaxnlp.tasks import Metric
-from jaxnlp.tasks.text_to_text import TextToText, with_perplexity
+from jaxnlp.tasks.text_to_text import TextToText
 from jaxnlp.text.subwords import Subwords
 from jaxnlp.text.translation import TranslationProcessor
 from tests.processors import translating
 from tests.random_parameters import random_parameters
-
-
-def test_perplexity_is_the_exponential_of_the_loss_and_stays_finite():
-    assert with_perplexity({"loss": Metric(2.0, 7)})["perplexity"] == Metric(math.exp(2.0), 7)
-    assert math.isfinite(with_perplexity({"loss": Metric(1e6, 7)})["perplexity"].value)
 
 
 def test_the_objective_is_declared_where_it_differs_from_the_loss():
