@@ -35,14 +35,18 @@ def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
     """
     for index, text in enumerate(texts):
         if not isinstance(text, str):
-            missing = text is None or type(text).__name__ == "NAType" or (isinstance(text, float) and text != text)
-            remedy = '; replace missing values, such as with "" for a blank text' if missing else ""
+            remedy = '; replace missing values, such as with "" for a blank text' if is_missing(text) else ""
             raise ValueError(f"expected {what}, got {type(text).__name__} at index {index}{remedy}")
         if has_surrogate(text):
             raise ValueError(
                 f"expected {what} of characters, got half of a surrogate pair at index {index}: {text[:40]!a}"
             )
     return list(texts)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether an entry of a column is missing: None, or NaN or NA of pandas."""
+    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
 
 
 def refuse_surrogates(text: str) -> None:

@@ -22,6 +22,7 @@ from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.encodings import Embeddings
 from jaxnlp.tasks.classification.vectors import image_vectors, warm_up_images
 from jaxnlp.text.encoder_vocabulary import padded_texts
+from jaxnlp.text.raw_texts import is_missing, require_texts
 from jaxnlp.typing import Params
 
 
@@ -68,6 +69,7 @@ def embed(trained: Trained, inputs: Sequence[Any], *, resize: bool = False) -> n
     Raises: ValueError for a `str` that is the path of an image file, and for images if the model reads only texts;
       OSError for images that cannot be read.
     """
+    require_texts([one if isinstance(one, str) or is_missing(one) else "" for one in inputs], "texts or images")
     is_text = np.array([isinstance(one, str) for one in inputs], bool)
     texts, images = ([one for one, chosen in zip(inputs, kind, strict=True) if chosen] for kind in (is_text, ~is_text))
     for text in filter(names_image, texts):

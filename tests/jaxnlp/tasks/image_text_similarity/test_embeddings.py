@@ -38,10 +38,18 @@ def test_the_name_of_an_image_file_is_no_text_but_other_names_are(tiny, files):
         assert run.embed(text).shape == (8,)
 
 
-@pytest.mark.parametrize("missing", [None, float("nan")])
-def test_a_missing_input_is_named_by_its_index_among_all(tiny, missing):
-    with pytest.raises(ValueError, match=r"a path, .* got (NoneType|float)\nIt is the input with the index 2"):
-        tiny[2].embed(["A cat", "A dog", missing])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (None, "expected texts or images, got NoneType at index 2; replace missing values"),
+        (float("nan"), "expected texts or images, got float at index 2; replace missing values"),
+        ("\ud800", "got half of a surrogate pair at index 2"),
+        (3, r"an image must be a path, .* got int\nIt is the input with the index 2"),
+    ],
+)
+def test_an_input_that_cannot_be_read_is_named_by_its_index_among_all(tiny, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        tiny[2].embed(["A cat", np.zeros((12, 12, 3), np.uint8), wrong])
 
 
 def test_a_model_of_texts_says_that_it_reads_no_images(texts_only, files):
