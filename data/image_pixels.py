@@ -129,7 +129,7 @@ class ImagePixels(DataConfig):
                 f"{len(train):,} images of {side} x {side} pixels for training, {len(validation):,} for validation; "
                 f"{palette.size:,} colours"
             ),
-            fingerprint=fingerprint(repr(palette.to_json()), *parts),
+            fingerprint=fingerprint(repr((palette.to_json(), train.shape)), *parts),
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:

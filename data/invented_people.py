@@ -12,7 +12,7 @@ import tyro
 from data import DataError
 from jaxnlp.cli.messages import program_name
 from jaxnlp.cli.options import read_options
-from jaxnlp.saving.atomic_files import write_file
+from jaxnlp.saving.atomic_files import new_folder, refuse_contents
 
 Item = TypeVar("Item")
 Facts = dict[str, str]
@@ -153,7 +153,9 @@ def invent(seed: int, *, train: int = 300, dev: int = 100, test: int = 50) -> In
 def write(people: InventedPeople, folder: Path) -> None:
     """Writes wiki.txt, birth_places_train.tsv, birth_dev.tsv and birth_test_inputs.tsv in the formats of the real data.
 
-    Each file is written atomically and replaces an older one.
+    The folder is written as a whole, or not at all.
+
+    Raises: FileExistsError unless it is new or empty.
     """
     files = {
         "wiki.txt": people.documents,
@@ -161,8 +163,10 @@ def write(people: InventedPeople, folder: Path) -> None:
         "birth_dev.tsv": ["\t".join(pair) for pair in people.dev],
         "birth_test_inputs.tsv": people.test,
     }
-    for name, lines in files.items():
-        write_file(folder / name, "".join(f"{line}\n" for line in lines).encode())
+    refuse_contents(folder)
+    with new_folder(folder) as partial:
+        for name, lines in files.items():
+            (partial / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
 
 
 class _Dice:

@@ -30,7 +30,7 @@ RANDOM_SHARE = 0.1
 """Share of the predicted tokens that is replaced by a random token; the others stay unchanged."""
 FOLLOWING_SHARE = 0.5
 """Share of the examples whose second text follows the first in the document."""
-_Two = tuple[np.ndarray, np.ndarray]
+_Arrays = tuple[np.ndarray, np.ndarray]
 _PAIR_DRAWS = 4
 """Number of random numbers that decide the texts of an example."""
 
@@ -274,6 +274,7 @@ class _Examples:
 
     def __init__(self, config: MaskedText, documents: TokenizedDocuments, vocabulary: EncoderVocabulary):
         self._config = config
+        self._draws = (_PAIR_DRAWS, 1, config.sequence_length, config.predictions, config.predictions)
         self._documents = documents
         self._cls, self._sep, self._mask = (vocabulary.id_of(piece) for piece in (CLS, SEP, MASK))
         pieces = vocabulary.tokens(range(vocabulary.size))
@@ -289,7 +290,7 @@ class _Examples:
     @property
     def draws(self) -> int:
         """Number of random numbers of an example."""
-        return _PAIR_DRAWS + 1 + self._config.sequence_length + 2 * self._config.predictions
+        return sum(self._draws)
 
     def __call__(self, starts: np.ndarray, chance: np.ndarray) -> NumpyBatch:
         """A batch of B examples.
@@ -302,9 +303,7 @@ class _Examples:
           `tokens`, `segments` [B, T] int32, `attention_mask` [B, T] bool, `positions`, `targets` [B, P] int32,
           `predicted` [B, P] bool, `follows` [B] int32 and `loss_mask` [B] bool.
         """
-        of_pair, rounding, of_place, of_prediction = np.split(
-            chance, np.cumsum([_PAIR_DRAWS, 1, self._config.sequence_length]), axis=1
-        )
+        of_pair, rounding, of_place, kind, other = np.split(chance, np.cumsum(self._draws)[:-1], axis=1)
         (first, second), (first_size, second_size), follows = self._pairs(starts, of_pair)
         middle = first_size[:, None] + 1
         end = middle + 1 + second_size[:, None]
@@ -316,13 +315,15 @@ class _Examples:
         tokens[(places == middle) | (places == end)] = self._sep
         tokens[words] = self._documents.tokens[source[words]]
         counts = (self._config.mask_rate * words.sum(axis=1) + rounding[:, 0]).astype(int)
-        choose = self._whole_words if self._config.whole_word_masking else _least
-        row, place = np.nonzero(choose(tokens, words, of_place, counts))
+        if self._config.whole_word_masking:
+            chosen = self._whole_words(tokens, words, of_place, counts)
+        else:
+            chosen = _least(words, of_place, counts)
+        row, place = np.nonzero(chosen)
         found = np.bincount(row, minlength=len(tokens))
         rank = np.arange(len(row)) - (np.cumsum(found) - found)[row]
         batch = {name: np.zeros((len(tokens), self._config.predictions), np.int32) for name in ("positions", "targets")}
         batch["positions"][row, rank], batch["targets"][row, rank] = place, tokens[row, place]
-        kind, other = np.split(of_prediction, 2, axis=1)
         tokens[row, place] = self._corrupted(tokens[row, place], kind[row, rank], other[row, rank])
         return batch | {
             "tokens": tokens,
@@ -333,7 +334,7 @@ class _Examples:
             "loss_mask": np.ones(len(tokens), bool),
         }
 
-    def _pairs(self, starts: np.ndarray, chance: np.ndarray) -> tuple[_Two, _Two, np.ndarray]:
+    def _pairs(self, starts: np.ndarray, chance: np.ndarray) -> tuple[_Arrays, _Arrays, np.ndarray]:
         """The first token of A and of B, their numbers of tokens, each [B] int, and whether B follows A [B] bool."""
         documents = self._documents
         of_middle, of_following, of_end, of_other = chance.T
@@ -352,7 +353,7 @@ class _Examples:
         begins, ends = (np.where(follows, *both) for both in zip((second, after), other, strict=True))
         return (second - kept, begins), (kept, np.minimum(kept_second, ends - begins)), follows
 
-    def _elsewhere(self, document: np.ndarray, tokens: np.ndarray, chance: np.ndarray) -> _Two:
+    def _elsewhere(self, document: np.ndarray, tokens: np.ndarray, chance: np.ndarray) -> _Arrays:
         """Begin and end of sentences of another document, with `tokens` tokens, or fewer at its end, not starting with
         its first sentence.
 
@@ -391,7 +392,7 @@ class _Examples:
         return np.where(kind < MASKED_SHARE, np.int32(self._mask), replacements)
 
 
-def _least(_: np.ndarray, words: np.ndarray, chance: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _least(words: np.ndarray, chance: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """The predicted positions [B, T] bool: in each row, the `counts` [B] of `words` [B, T] with the least numbers."""
     ordered = np.sort(np.where(words, chance, np.inf), axis=1)
     return words & (chance < np.take_along_axis(ordered, counts[:, None], axis=1))
@@ -402,7 +403,7 @@ def _integers(chance: np.ndarray, low: np.ndarray | int, high: np.ndarray | int)
     return low + (chance * (high - low)).astype(int)
 
 
-def _shortened(first: np.ndarray, second: np.ndarray, room: int) -> _Two:
+def _shortened(first: np.ndarray, second: np.ndarray, room: int) -> _Arrays:
     """Lengths of two texts that fit: the longer one is truncated until both are equally long, then both are
     truncated."""
     half = room // 2

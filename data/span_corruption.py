@@ -67,7 +67,8 @@ def random_spans(lengths: np.ndarray, generator: np.random.Generator, *, rate: f
 
 
 def _drawn(sizes: np.ndarray, counts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """`counts` [R] of the members of groups, whose sizes are [R]; all choices have the same probability [sum] bool."""
+    """Which members of R groups are chosen [N] bool: `counts` of the `sizes` members of each; each choice is as likely
+    as another. Args: sizes, counts: [R] int."""
     group = np.repeat(np.arange(len(sizes)), sizes)
     order = np.argsort(group + generator.random(len(group)))
     chosen = np.zeros(len(group), bool)
@@ -110,10 +111,10 @@ def corrupt_spans(
     spans = np.cumsum(begins) - begins  # number of spans before it, first in all texts
     spans -= spans[first][text]
 
-    def replaced(gone: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The tokens with a sentinel for each sequence that is gone, and the length of each text."""
-        stays = ~gone | begins
-        return np.where(begins, sentinels[spans], tokens)[stays], np.bincount(text[stays])
+    def replaced(gone: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens with a sentinel at the start of each sequence that is gone, and the length of each text."""
+        stays = ~gone | starts
+        return np.where(starts, sentinels[spans], tokens)[stays], np.bincount(text[stays])
 
     source, source_lengths = replaced(removed, begins)
     target, target_lengths = replaced(~removed, ~removed & (before | first))
@@ -122,7 +123,7 @@ def corrupt_spans(
 
 
 def _parted(tokens: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
-    """Texts, which lie one after the other."""
+    """The R texts in tokens, where they lie one after the other. Args: lengths: [R] int."""
     bounds = np.cumsum([0, *lengths]).tolist()
     return [tokens[first:end] for first, end in itertools.pairwise(bounds)]
 

@@ -272,7 +272,7 @@ class TextTable(TableFiles):
         for index, (name, part) in enumerate(read.items()):
             one = whole.by_part[name]
             examples, truncated = self._examples(one, part.train)
-            tables = [(row.texts, row.label) for rows in (part.train, *part.splits.values()) for row in rows]
+            tables = [[(row.texts, row.label) for row in rows] for rows in (part.train, *part.splits.values())]
             contents.append(repr((name, part.targets, tables)))
             sizes.append(len(examples))
             held = {split: tokenized(one, rows) for split, rows in part.splits.items()}

@@ -288,7 +288,7 @@ class ParallelText(SentencePairs, TextFiles):
             try:
                 train, others = held_out(pairs, self.validation_fraction, separate_targets=self.separate_targets)
             except DataError as error:
-                raise DataError(f"{', '.join(map(str, files))}: {error}; or give data.validation") from error
+                raise DataError(f"{', '.join(map(str, files))}: {error}; add pairs, or set data.validation") from error
             held["validation"] = [pairs[index] for index in others], files[0].name
         for name, names in (("validation", self.validation), ("test", self.test)):
             if names:
@@ -365,11 +365,14 @@ class ParallelText(SentencePairs, TextFiles):
 
     def _were_held_out(self, earlier: DataConfig) -> bool:
         """Whether an earlier run held out all training sources that this data set holds out."""
-        names = ("data_set", "train", "validation", "reverse", "separate_targets")
         if not isinstance(earlier, ParallelText) or any(
-            getattr(earlier, name) != getattr(self, name) for name in names
+            getattr(earlier, name) != getattr(self, name) for name in ("reverse", "separate_targets")
         ):
             return False
+        for files in ("train", "validation"):
+            first, second = (_identities(one.data_set, getattr(one, files)) for one in (earlier, self))
+            if first != second:
+                return False
         theirs, ours = earlier.validation_fraction, self.validation_fraction
         # Of groups of several sources, a larger share may leave out some that a smaller one has.
         return theirs == ours if self.separate_targets else theirs >= ours

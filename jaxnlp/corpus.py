@@ -244,7 +244,8 @@ class DataConfig(Config):
 
     @classmethod
     def places(cls) -> tuple[str, ...]:
-        """Names of the fields that say where the data lies; its fingerprint tells whether it has changed."""
+        """Names of the fields that say where the data lies; its fingerprint, or the processor, tells whether it has
+        changed."""
         return cls.path_fields()
 
     @property

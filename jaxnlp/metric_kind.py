@@ -31,6 +31,10 @@ class MetricKind(NamedTuple):
         return f"{self.unit} per {singular(self.of)}" if self.unit else ""
 
 
+DECLARED = ("of", "unit", "better", "title")
+"""The fields that a run's environment.json has of each metric."""
+
+
 def singular(plural: str) -> str:
     """The singular of a plural: token for tokens, entity for entities."""
     return plural[:-3] + "y" if plural.endswith("ies") else plural.removesuffix("s")

@@ -123,7 +123,7 @@ def average(runs: Sequence[Path], out: Path) -> None:
     first, config = members[0].load(), run_folder.read_config(runs[0])
     assert first.step is not None
     record = read_record(runs[0], first.step)
-    corpus = data_of(runs[0], config, first.processor)
+    corpus = data_of(runs[0], config, first.processor, record)
     evaluator, layout = config.task.evaluators()["validation"](), make_parallel("jit")
 
     def scored(name: str, trained: Trained) -> Evaluation:

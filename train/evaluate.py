@@ -22,7 +22,7 @@ from jaxnlp.metric_kind import singular
 from jaxnlp.models import ModelConfig
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config_json
 from jaxnlp.saving.atomic_files import FORMATS, require_place, wrong_format
-from jaxnlp.saving.checkpoint_reading import RunError, checkpoint_steps
+from jaxnlp.saving.checkpoint_reading import RunError, checkpoint_steps, read_checkpoint
 from jaxnlp.saving.serialization import differences, to_json
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
 from jaxnlp.typing import Params
@@ -125,7 +125,8 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
         name = " ".join(map(str, options.files)) if options.record is None else ledger.public_name(options.files)
         split = config.data.in_format(options.data.given).read_files(options.files, trained.processor)
     else:
-        corpus = data_of(run, config, trained.processor)
+        record = read_checkpoint(run, options.checkpoint, lambda found: found)
+        corpus = data_of(run, config, trained.processor, record)
         name = options.split or evaluator.default_split
         split, training = corpus.split(name), corpus.splits.get("train")
     for note in split.notes:

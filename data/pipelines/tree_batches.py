@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -85,7 +85,7 @@ def _transition_targets(trees: Sequence[DerivedTree], size: int, length: int) ->
       `transitions` [B, S] int32, their ids;
       `loss_mask` [B, S] bool, False for padding, and for relations that no training sentence has.
     """
-    oracles = [tree.derivation for tree in trees if tree.derivation is not None]
+    oracles: list[Any] = [tree.derivation for tree in trees]
     mask = row_mask([oracle.transitions for oracle in oracles], size, 2 * length)
     gold = [tree.relations for tree in trees]
     relations = np.pad(padded(gold, row_mask(gold, size, length)), [(0, 0), (1, 0)])

@@ -135,8 +135,8 @@ def held_out(
         group_of = _groups(pairs)
     sources = collections.Counter(group_of.values())
     if len(sources) < 2:
-        apart = " that have no source and no target in common" if separate_targets else ""
-        raise DataError(f"expected at least two distinct pairs{apart}, for training and validation, got {len(sources)}")
+        what = "groups of pairs that share no source and no target" if separate_targets else "distinct sources"
+        raise DataError(f"expected at least two {what}, for training and validation, got {len(sources)}")
     left = min(max(1, round(fraction * len(group_of))), len(group_of) - 1)
     chosen = set[str]()
     for group in sorted(sources, key=lambda text: hashlib.sha256(text.encode()).digest()):

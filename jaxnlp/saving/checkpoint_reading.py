@@ -150,13 +150,17 @@ def read_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"], r
 
     Raises: as `find_checkpoint` and `read`.
     """
+    failed = set[int | None]()
     while True:
-        newest = checkpoint_steps(folder)[-1:]
+        newest, record = checkpoint_steps(folder)[-1:], None
         try:
-            return read(find_checkpoint(folder, checkpoint))
+            record = find_checkpoint(folder, checkpoint)
+            return read(record)
         except DamagedCheckpointError:
-            if checkpoint_steps(folder)[-1:] == newest:
+            step = None if record is None else record.step
+            if step in failed or checkpoint_steps(folder)[-1:] == newest:  # it is damaged, and not deleted
                 raise
+            failed.add(step)
 
 
 @logging_unchanged()

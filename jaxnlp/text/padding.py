@@ -38,6 +38,10 @@ def padded(
     """
     mask = row_mask(rows) if mask is None else mask
     array = np.full(mask.shape if width is None else (*mask.shape, width), fill, dtype)
+    lengths = np.zeros(len(mask), int)
+    lengths[: len(rows)] = [len(row) for row in rows]
+    if (mask.sum(axis=1) != lengths).any():
+        raise ValueError("the rows do not have the lengths of the mask")
     if rows:  # one assignment takes a tenth of the time of one for each row
         array[mask] = np.concatenate(rows)
     return array

@@ -221,24 +221,22 @@ def test_the_real_format_is_that_of_the_real_data(name):
     assert raw.endswith("\n")
 
 
-def test_writing_again_replaces_the_files_and_leaves_no_others(tmp_path):
-    write(invent(1), tmp_path)
-    write(PEOPLE, tmp_path)
-    assert read_back(tmp_path) == PEOPLE
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(LINES)
+def test_files_of_the_same_names_are_not_replaced(tmp_path):
+    (tmp_path / "wiki.txt").write_text("my own")
+    with pytest.raises(FileExistsError, match="exists and is not empty; give another directory"):
+        write(PEOPLE, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["wiki.txt"]
+    assert (tmp_path / "wiki.txt").read_text() == "my own"
 
 
-def test_interrupted_writing_leaves_the_older_file_whole(tmp_path, monkeypatch):
-    write(PEOPLE, tmp_path)
-
+def test_interrupted_writing_leaves_nothing(tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(os, "replace", interrupt)
+    monkeypatch.setattr(Path, "write_bytes", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        write(invent(1), tmp_path)
-    assert read_back(tmp_path) == PEOPLE
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(LINES)
+        write(PEOPLE, tmp_path / "people")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -266,7 +264,7 @@ def test_command_writes_the_corpus_of_its_options_and_shows_some(tmp_path, capsy
 
 @pytest.mark.parametrize(
     ("options", "reason"),
-    [(["--train", "0"], "train must have"), ([], "file exists"), (["--sed", "1"], "did you mean --seed")],
+    [(["--train", "0"], "train must have"), ([], "exists and is not empty"), (["--sed", "1"], "did you mean --seed")],
 )
 def test_command_that_fails_says_why_in_one_line(tmp_path, capsys, options, reason):
     (tmp_path / "taken").write_text("no folder")

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jaxnlp.metric_kind import MetricKind
+from jaxnlp.metric_kind import DECLARED, MetricKind
 from train.report.formats import is_finite
 
 Rows = Sequence[dict[str, Any]]
@@ -13,14 +13,13 @@ OBJECTIVE = "objective"
 """The minimised function, if it differs from the loss; it has the loss's unit, and is not declared."""
 
 
-DECLARED = ("of", "unit", "better", "title")
-"""The fields of `MetricKind` that a run declares."""
+_FIELDS = ", ".join(DECLARED)
 MAX_CURVES = 8
 """Maximum number of metrics of a chart; above it, metrics of several parts, such as F1 of each class, get their own."""
 
 
 class Chart(NamedTuple):
-    """MetricKind metrics of one unit and one direction.
+    """Declared metrics of one unit and one direction.
 
     Attributes:
       name: name of the SVG file.
@@ -50,9 +49,9 @@ def declared_metrics(environment: Mapping[str, Any]) -> dict[str, MetricKind]:
     metrics = {}
     for name, fields in declared.items():
         if not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
-            raise ValueError(f"metrics.{name}: expected an object of texts: of, unit, better, title; got {fields!r}")
-        if unknown := sorted(fields.keys() - set(DECLARED)):
-            raise ValueError(f"metrics.{name}: unknown field {unknown[0]!r}; expected of, unit, better, title")
+            raise ValueError(f"metrics.{name}: expected an object of texts: {', '.join(DECLARED)}; got {fields!r}")
+        if unknown := sorted(fields.keys() - {*DECLARED}):
+            raise ValueError(f"metrics.{name}: unknown field {unknown[0]!r}; expected {', '.join(DECLARED)}")
         metrics[name] = MetricKind(**fields)
         if metrics[name].better not in ("lower", "higher"):
             raise ValueError(f"metrics.{name}.better: expected lower or higher, got {metrics[name].better!r}")

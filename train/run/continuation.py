@@ -1,11 +1,10 @@
 """Checks before a run continues in its folder."""
 
-import functools
 import json
 from pathlib import Path
 from typing import Any
 
-from jaxnlp.corpus import Corpus
+from jaxnlp.corpus import Corpus, DataConfig
 from jaxnlp.saving.checkpoint_reading import (
     CHECKPOINTS,
     CONFIG_FILE,
@@ -13,7 +12,6 @@ from jaxnlp.saving.checkpoint_reading import (
     Record,
     checkpoint_steps,
     json_digest,
-    read_checkpoint,
     read_run_files,
 )
 from jaxnlp.saving.serialization import differences, identity_changes, same_fields, to_json
@@ -122,24 +120,32 @@ def check_continuation(record: Record, run: RunSpec, workdir: Path) -> None:
     refuse_data_change(record, run, workdir)
 
 
-def data_of(run: Path, config: TrainConfig, processor: Any) -> Corpus:
+def data_of(run: Path, config: TrainConfig, processor: Any, record: Record) -> Corpus:
     """The data of a run's folder, as it was when the run was trained.
 
     Raises:
       FileNotFoundError, DataError: when it cannot be read.
-      RunMismatchError: when it has changed.
+      RunMismatchError: when it is not that of the checkpoint with this record.
     """
     try:
         corpus = config.data.load(config.seed, processor)
     except FileNotFoundError as error:
-        options = [f"--data.{name}".replace("_", "-") for name in config.data.places() if getattr(config.data, name)]
-        if not options:
+        places = _places_in(str(error), config.data)
+        if not places:
             raise
-        raise FileNotFoundError(
-            f"{error}; if the data of {run} was moved, say where it is: jaxnlp train --resume {run} {options[0]} PATH"
-        ) from error
-    read_checkpoint(run, "latest", functools.partial(refuse_data_change, data=corpus, workdir=run))
+        raise FileNotFoundError(f"{error}; if it was moved, correct {places} in {run / CONFIG_FILE}") from error
+    refuse_data_change(record, corpus, run)
     return corpus
+
+
+def _places_in(message: str, data: DataConfig) -> str:
+    """The fields that name the user's file of a message; "" = it is not the user's."""
+    if not data.needs.startswith("your"):
+        return ""
+    values = [(name, getattr(data, name)) for name in data.places() if getattr(data, name)]
+    paths = [(name, path) for name, value in values for path in (value if isinstance(value, tuple) else (value,))]
+    found = [name for name, path in paths if any(part in message for part in path.rpartition("=")[2].split(","))]
+    return " or ".join(f"data.{name}" for name in dict.fromkeys(found))
 
 
 def refuse_data_change(record: Record, data: Corpus | RunSpec, workdir: Path) -> None:

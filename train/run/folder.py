@@ -138,8 +138,11 @@ def config_json(workdir: Path, *, typed: bool = False) -> dict[str, Any]:
 
 
 def read_environment(workdir: Path) -> dict[str, Any]:
-    """Reads the environment that the latest start of a run recorded."""
-    return read_json(workdir / ENVIRONMENT_FILE)
+    """Reads the environment that the latest start of a run recorded. Raises: FileNotFoundError when it is missing."""
+    path = workdir / ENVIRONMENT_FILE
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is missing; restore it: it names the metrics of the run")
+    return read_json(path)
 
 
 def write_environment(workdir: Path, *, pretrained: str | None, **facts: Any) -> None:

@@ -12,6 +12,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.convert import rows_of_last_tokens
 from jaxnlp.corpus import Corpus, DataError
+from jaxnlp.metric_kind import DECLARED
 from jaxnlp.saving.checkpoint_reading import RunError
 from jaxnlp.saving.serialization import ConfigError, processor_to_json, to_json
 from jaxnlp.tasks import MetricKind, Objective
@@ -72,8 +73,7 @@ class Setup(NamedTuple):
             "compute": self.spec.config["model"]["compute"],
             "types": self.config.model.compute.types,
             "metrics": {
-                name: {"of": kind.of, "unit": kind.unit, "better": kind.better, "title": kind.title}
-                for name, kind in self.metrics.items()
+                name: {field: getattr(kind, field) for field in DECLARED} for name, kind in self.metrics.items()
             },
             "progress": self.objective.progress,
             "best_metric": self.config.best_metric,

@@ -201,7 +201,7 @@ def test_held_out_pairs_share_no_source_with_training_and_do_not_depend_on_the_o
     assert not sources & {found[n].source for n in train}
     assert {found[::-1][n].source for n in held_out(found[::-1], 0.25)[1]} == sources
     assert len(held_out(found[:2], 0.99)[1]) == 1
-    with pytest.raises(DataError, match="expected at least two distinct pairs, for training and validation, got 1"):
+    with pytest.raises(DataError, match="expected at least two distinct sources, for training and validation, got 1"):
         held_out(found[:1], 0.5)
 
 
@@ -215,7 +215,7 @@ def test_held_out_pairs_may_share_no_target_with_training_either():
     order = np.random.default_rng(0).permutation(41)
     again = held_out([found[n] for n in order], 0.25, separate_targets=True)[1]
     assert {order[n] for n in again} == set(held)
-    with pytest.raises(DataError, match=r"distinct pairs that have no source and no target in common, .* got 1"):
+    with pytest.raises(DataError, match=r"groups of pairs that share no source and no target, .* got 1"):
         held_out([SentencePair(f"s{n}", "t") for n in range(9)], 0.5, separate_targets=True)
 
 

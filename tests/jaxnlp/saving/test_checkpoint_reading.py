@@ -142,6 +142,20 @@ def test_a_checkpoint_that_the_training_deletes_meanwhile_is_chosen_again(tmp_pa
     assert read == [5, 10]
 
 
+def test_a_damaged_checkpoint_is_not_read_for_as_long_as_the_training_saves_others(tmp_path):
+    write(tmp_path, 5, score(1.0))
+    read = []
+
+    def params_of(found):
+        read.append(found.step)
+        write(tmp_path, 5 * len(read) + 5, score(0.0))
+        raise DamagedCheckpointError("a flipped bit")
+
+    with pytest.raises(DamagedCheckpointError, match="a flipped bit"):
+        read_checkpoint(tmp_path, "best", params_of)
+    assert read == [5, 5]
+
+
 def test_a_damaged_checkpoint_is_read_once(tmp_path):
     write(tmp_path, 5)
     read = []

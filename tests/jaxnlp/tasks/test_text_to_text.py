@@ -1,6 +1,5 @@
 """The loss is tested with its subclass in translation/test_init.py."""
 
-
 import jax
 import numpy as np
 import pytest

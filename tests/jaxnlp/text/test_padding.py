@@ -29,7 +29,9 @@ def test_rows_may_have_vectors_or_be_missing():
 
 
 def test_rows_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="3"):
+    with pytest.raises(ValueError, match="the rows do not have the lengths of the mask"):
         padded(ROWS, row_mask(ROWS, 3, 2))
-    with pytest.raises(ValueError, match="3"):
+    with pytest.raises(ValueError, match="the rows do not have the lengths of the mask"):
+        padded([[1], [2, 3]], row_mask([[1, 2], [3]]))
+    with pytest.raises(ValueError, match="could not broadcast"):
         row_mask(ROWS, 2, 3)

@@ -137,10 +137,13 @@ def test_the_data_may_move_if_it_stays_the_same(run, finished, quick_fit, small_
     quick_fit(update(finished[1], **{"data.path": str(moved)}), run)
     assert json.loads((run / "config.json").read_text())["data"]["path"] == str(moved)
     assert evaluate.main([str(run)]) == 0
-    moved.unlink()
-    option = re.escape(f"if the data of {run} was moved, say where it is: jaxnlp train --resume {run} --data.path PATH")
-    with pytest.raises(FileNotFoundError, match=rf"moved\.txt does not exist; .*; {option}"):
+    again = tmp_path / "again.txt"
+    moved.rename(again)
+    place = re.escape(f"if it was moved, correct data.path in {run / 'config.json'}")
+    with pytest.raises(FileNotFoundError, match=rf"moved\.txt does not exist; .*; {place}$"):
         evaluate.main([str(run)])
+    (run / "config.json").write_text((run / "config.json").read_text().replace(str(moved), str(again)))
+    assert evaluate.main([str(run), "--checkpoint", "3"]) == 0
 
 
 def test_another_alphabet_leaves_the_saved_one_in_place(run, finished, quick_fit):
