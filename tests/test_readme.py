@@ -44,6 +44,8 @@ def check_sweep(words):
 
 
 def check_evaluate(place, *words):
+    while words and words[0].startswith("runs/"):  # several runs
+        words = words[1:]
     name, flags = (words[0], words[1:]) if words and not words[0].startswith("-") else ("validation", words)
     check_one_of(place, name, lambda task: task.evaluators(), list(flags), evaluate.parse)
 
