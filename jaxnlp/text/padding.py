@@ -38,10 +38,11 @@ def padded(
     """
     mask = row_mask(rows) if mask is None else mask
     array = np.full(mask.shape if width is None else (*mask.shape, width), fill, dtype)
-    lengths = np.zeros(len(mask), int)
-    lengths[: len(rows)] = [len(row) for row in rows]
-    if (mask.sum(axis=1) != lengths).any():
+    if mask.sum(axis=1)[: len(rows)].tolist() != [len(row) for row in rows]:
         raise ValueError("the rows do not have the lengths of the mask")
-    if rows:  # one assignment takes a tenth of the time of one for each row
-        array[mask] = np.concatenate(rows)
+    if width is None and rows:
+        array[mask] = np.concatenate(rows)  # half the time of an assignment for each row
+    else:
+        for place, row in zip(array, rows, strict=False):
+            place[: len(row)] = row
     return array
