@@ -104,11 +104,11 @@ def record(path: Path, row: dict[str, Any]) -> None:
 
 def table(rows: list[dict[str, Any]], steps: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table, with the machine."""
-    where, of_step = rows[0], {row["run"]: row["estimated_seconds"] for row in steps}
-    commits = sorted({short_commit(row["commit"]) for row in rows})
+    of_step = {row["run"]: row["estimated_seconds"] for row in steps}
+    where = [(f"{row['cores']} cores of {row['device']}", row["date"], short_commit(row["commit"])) for row in rows]
+    machines, dates, commits = (" and ".join(sorted({*values})) for values in zip(*where, strict=True))
     lines = [
-        f"Measured on {where['cores']} cores of {where['device']}, {where['date']}, at commit"
-        f"{'s' if len(commits) > 1 else ''} {' and '.join(commits)}.",
+        f"Measured on {machines}, {dates}, at commit {commits}.",
         "",
         "| recipe | "
         + " | ".join(f"examples a second, {workers} workers" for workers in WORKERS)
