@@ -130,11 +130,6 @@ class Config:
             if bound:
                 raise ValueError(f"{self.full_name(name)} must be {bound}, got {value}")
 
-    @classmethod
-    def path_fields(cls) -> tuple[str, ...]:
-        """Names of the fields whose texts are paths."""
-        return tuple(name for name, expected in _hints(cls).items() if _is_path(expected))  # type: ignore[arg-type]
-
     def only_if(self, is_read: object, what: str, *fields: str) -> None:
         """Refuses fields that do not apply to this config, unless they have their defaults.
 
@@ -246,6 +241,11 @@ def _converted(value: Any, expected: Any) -> Any:
         items = [typing.get_args(option)[0] for option in options if typing.get_origin(option) is tuple]
         return tuple(_converted(item, items[0]) for item in value) if items else value
     return float(value) if type(value) is int and float in options and int not in options else value
+
+
+def path_fields(of: type[Config]) -> tuple[str, ...]:
+    """Names of the fields of a config whose texts are paths."""
+    return tuple(name for name, expected in _hints(of).items() if _is_path(expected))  # type: ignore[arg-type]
 
 
 def _is_path(expected: Any) -> bool:

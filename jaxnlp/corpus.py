@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from jaxnlp.config import BatchSize, Config, Workers
+from jaxnlp.config import BatchSize, Config, Workers, path_fields
 
 Example = TypeVar("Example")
 
@@ -246,7 +246,7 @@ class DataConfig(Config):
     def places(cls) -> tuple[str, ...]:
         """Names of the fields that say where the data lies; its fingerprint, or the processor, tells whether it has
         changed."""
-        return cls.path_fields()
+        return path_fields(cls)
 
     @property
     def stateful(self) -> bool:

@@ -54,7 +54,7 @@ def generators(seed: int, indices: Iterable[int], step: int = CHANGED) -> Iterat
 def random_numbers(seed: int, count: int) -> Callable[[np.ndarray], np.ndarray]:
     """A pure function from indices [N] to random numbers in [0, 1) of their own [N, count].
 
-    The numbers are made for a block of indices at once: a generator for each index takes ten times as long.
+    The numbers are made for a block of indices at once: to make a generator for each index takes longer.
     """
     first = _seed_of(seed, CHANGED)
     block = keeps_last(lambda number: np.random.default_rng((first, number)).random((_DRAWN, count)))

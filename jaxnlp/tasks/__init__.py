@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 import flax.linen as nn
 import jax
-import numpy as np
 
 from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus, DataConfig, Split
@@ -38,12 +37,6 @@ class Metric(NamedTuple):
 
     value: float
     count: int  # type: ignore[assignment]  # tuple has a method of this name
-
-    @property
-    def perplexity(self) -> "Metric":
-        """exp of a mean in nats; infinite if it is too large for a float."""
-        with np.errstate(over="ignore"):
-            return Metric(float(np.exp(self.value)), self.count)
 
 
 def no_carry(rows: int) -> PyTree:

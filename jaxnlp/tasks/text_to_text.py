@@ -15,6 +15,7 @@ from jaxnlp.ops.losses import linear_cross_entropy
 from jaxnlp.tasks import Command, Evaluation, Evaluator, MetricKind, Objective, Scoring, Task, Trained, forward
 from jaxnlp.tasks.export.decoders import encode_and_step
 from jaxnlp.tasks.export.encoder_decoders import ExportEncoderDecoder
+from jaxnlp.tasks.language_model.evaluators import perplexity
 from jaxnlp.text.translation import TranslationProcessor
 from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
 
@@ -84,4 +85,4 @@ class Validation(Evaluator):
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         metrics = scoring.sums()
-        return Evaluation({**metrics, "perplexity": metrics["loss"].perplexity})
+        return Evaluation({**metrics, "perplexity": perplexity(metrics["loss"])})

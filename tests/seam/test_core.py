@@ -78,7 +78,7 @@ PUBLIC = {
     ),
     jaxnlp.corpus.DataConfig: (
         "section full_name usual only_if batch_size few_lengths num_workers length_field max_length needs parts joint "
-        "stateful check_steps load check_after in_format read_file read_files processor_fields"
+        "places stateful check_steps load check_after in_format read_file read_files processor_fields"
     ),
 }
 

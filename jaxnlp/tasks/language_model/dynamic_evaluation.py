@@ -14,6 +14,7 @@ from jaxnlp.metrics import total
 from jaxnlp.ops.compiler_options import jit
 from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Evaluation, Evaluator, Metric, MetricKind, Scoring
+from jaxnlp.tasks.language_model.evaluators import perplexity
 from jaxnlp.typing import Array, Params, PyTree
 
 
@@ -50,7 +51,7 @@ class DynamicPerplexity(Evaluator):
         if not len(scoring.split.batches):
             raise DataError(f"{scoring.split_name} has no text to score")
         found = dynamic_losses(scoring.trained.model, scoring.whole_params(), scoring.split.batches, self)
-        return Evaluation({"dynamic_perplexity": found.perplexity}, remarks={"dynamic": to_json(self)})
+        return Evaluation({"dynamic_perplexity": perplexity(found)}, remarks={"dynamic": to_json(self)})
 
 
 class _Learner(NamedTuple):

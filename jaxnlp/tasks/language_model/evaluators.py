@@ -44,7 +44,7 @@ class Validation(Evaluator):
     def __call__(self, scoring: Scoring) -> Evaluation:
         metrics = scoring.sums()
         if "loss" in metrics:
-            metrics["perplexity"] = metrics["loss"].perplexity
+            metrics["perplexity"] = perplexity(metrics["loss"])
         return Evaluation(metrics, blocks=self._blocks(scoring))
 
     def compile_ahead(self, scoring: Scoring) -> None:
@@ -70,6 +70,12 @@ class RecurrentValidation(Validation):
 
 def _has_word_blocks(scoring: Scoring) -> bool:
     return isinstance(scoring.trained.processor, WordVocabulary) and scoring.training is not None
+
+
+def perplexity(loss: Metric) -> Metric:
+    """exp of a mean in nats; infinite if it is too large for a float."""
+    with np.errstate(over="ignore"):
+        return Metric(float(np.exp(loss.value)), loss.count)
 
 
 def decoder(scoring: Scoring, length: int | None = None) -> Decoder:
@@ -140,7 +146,7 @@ class Perplexity(Evaluator):
         metrics = scoring.fold(_losses_with_cache(model, self), empty)
         name = "perplexity_with_cache" if self.cache_window else "perplexity"
         remarks = {"cache": to_json(self)} if self.cache_window else {}
-        return Evaluation({name: metrics["loss"].perplexity}, remarks=remarks)
+        return Evaluation({name: perplexity(metrics["loss"])}, remarks=remarks)
 
 
 def token_losses(

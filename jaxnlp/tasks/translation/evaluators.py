@@ -9,6 +9,7 @@ import numpy as np
 from jaxnlp.config import Count
 from jaxnlp.pages.blocks import HeatMap, Table
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
+from jaxnlp.tasks.language_model.evaluators import perplexity
 from jaxnlp.tasks.translation.scores import corpus_scores
 from jaxnlp.tasks.translation.search import BUCKET, SearchOptions, Translator, padded_sources
 from jaxnlp.text.raw_texts import one_line
@@ -55,7 +56,7 @@ class Translations(SearchOptions, Evaluator):
         if not split.scored:
             return Evaluation({}, predictions)
         metrics = scoring.sums()
-        metrics["perplexity"] = metrics["loss"].perplexity
+        metrics["perplexity"] = perplexity(metrics["loss"])
         references = [str(example.reference) for example in split.examples]
         task: Any = scoring.trained.task
         tokenizer = task.bleu_tokenizer

@@ -32,7 +32,7 @@ from jaxnlp.models.text_cnn import TextCNNConfig
 from jaxnlp.models.text_rnn import TextRNNConfig
 from jaxnlp.ops.devices import compile_for
 from jaxnlp.saving.serialization import ConfigError
-from jaxnlp.tasks import Metric, Task, Trained, every_task
+from jaxnlp.tasks import Task, Trained, every_task
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.parsing import Parsing
 from jaxnlp.tasks.text_to_text import TextToText
@@ -391,8 +391,3 @@ def test_a_field_without_a_default_is_refused_by_name(monkeypatch):
     monkeypatch.setattr("jaxnlp.tasks.text_to_text.Parsing", Parsing, raising=False)
     with pytest.raises(TypeError, match=r"Parsing\.language needs a default, like every field of a task"):
         every_task()
-
-
-def test_the_perplexity_is_the_exponential_of_a_mean_in_nats():
-    assert Metric(2.0, 7).perplexity == Metric(pytest.approx(7.3890561), 7)
-    assert Metric(1e6, 7).perplexity == Metric(float("inf"), 7)

@@ -11,7 +11,7 @@ from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generation import decoder_of, generate
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
-from jaxnlp.tasks import MetricKind, Trained
+from jaxnlp.tasks import Metric, MetricKind, Trained
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel, evaluators
 from jaxnlp.tasks.language_model.evaluators import (
@@ -22,6 +22,7 @@ from jaxnlp.tasks.language_model.evaluators import (
     Validation,
     continuation_loss,
     next_word_losses,
+    perplexity,
     token_losses,
 )
 from jaxnlp.text.windows import NextWordWindow
@@ -396,3 +397,8 @@ def test_the_task_and_not_the_model_decides_whether_words_are_described():
     assert Validation()(Scoring(batches=here, training=Split(here))).blocks == []
     assert LanguageModel().evaluators()["validation"] is Validation
     assert RecurrentLanguageModel().evaluators()["validation"] is RecurrentValidation
+
+
+def test_the_perplexity_is_the_exponential_of_a_mean_in_nats():
+    assert perplexity(Metric(2.0, 7)) == Metric(pytest.approx(7.3890561), 7)
+    assert perplexity(Metric(1e6, 7)) == Metric(float("inf"), 7)
