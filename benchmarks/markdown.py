@@ -25,6 +25,7 @@ TITLES = {
     "benchmarks_gpu": "On a GPU",
     "benchmarks_against_717ce63": "Next to an older commit of jaxnlp",
     "benchmarks_against_9e239c3": "Next to the commit before the work on accelerators",
+    "benchmarks_against_3e52176": "Next to the commit before the change of all dropout masks",
 }
 """The heading of each file, in the order of the page; another file follows with its own name as the heading."""
 

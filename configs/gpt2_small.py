@@ -3,7 +3,7 @@
 Source: Radford et al. 2019, and the settings of karpathy/nanoGPT, config/train_gpt2.py: 12 layers, 12 heads, width 768,
 context 1,024, AdamW with learning rate 6e-4.
 Differs: the batch is 16 windows; nanoGPT sums 480 windows of eight GPUs. --accumulation-steps makes it larger.
-Cost: for one GPU with 16 GB or more. A token costs about 0.86 GFLOP.
+Cost: for one GPU with 16 GB or more; nobody has trained it on one yet. A token costs about 0.86 GFLOP.
 Expect: depends on the text. The model overfits a text with fewer tokens than it has parameters.
 Command: jaxnlp train gpt2_small --data.path texts/ --workdir runs/gpt2_small
 """

@@ -95,7 +95,9 @@ def fit(
             setup = setup._replace(given={})  # the state has these parameters now: only one copy stays in memory
             run_folder.create(workdir, setup.spec, setup.begun.typed_model)
             print_lines(console, announcement(setup, layout, step=run.step, ended=run.ended(config)))
-            if not run.ended(config):
+            if run.ended(config):
+                run_folder.read_environment(workdir)  # raises if it is missing; the report reads it
+            else:
                 run_folder.write_environment(workdir, parallel=parallel, mesh=mesh, command=command, **setup.facts)
             row, first = contextlib.ExitStack(), run.step  # the row: at most one call of `_log`, made later
             train_step, finite = ahead.called(program, before_waiting=row.close), ahead.called(all_finite)

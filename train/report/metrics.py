@@ -13,7 +13,6 @@ OBJECTIVE = "objective"
 """The minimised function, if it differs from the loss; it has the loss's unit, and is not declared."""
 
 
-_FIELDS = ", ".join(DECLARED)
 MAX_CURVES = 8
 """Maximum number of metrics of a chart; above it, metrics of several parts, such as F1 of each class, get their own."""
 

@@ -146,6 +146,12 @@ def test_the_data_may_move_if_it_stays_the_same(run, finished, quick_fit, small_
     assert evaluate.main([str(run), "--checkpoint", "3"]) == 0
 
 
+def test_a_finished_run_without_its_environment_says_what_to_restore(run, finished, quick_fit):
+    (run / "environment.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"environment\.json is missing; restore it: it names the metrics"):
+        quick_fit(finished[1], run)
+
+
 def test_another_alphabet_leaves_the_saved_one_in_place(run, finished, quick_fit):
     source = Path(finished[1].data.path)
     original, before = source.read_text(), files(run)
