@@ -44,8 +44,8 @@ def get_config() -> TrainConfig:
         ),
         ema_decay=0.998,
         best_metric="bleu",
-        total_steps=3_000,
-        evaluate_every_steps=500,
+        total_steps=8_000,
+        evaluate_every_steps=1_000,
         checkpoint_every_steps=500,
         log_every_steps=50,
     )
