@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from data import Corpus, NumpyBatch, require_processor
+from data import Corpus, require_processor
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint
-from data.questions import Questions, as_examples, question_split
+from data.questions import CharacterText, Questions, question_split
 from jaxnlp.config import Count, Within
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 from jaxnlp.text.questions import Question
@@ -46,7 +46,7 @@ class Additions(Questions):
 
     def question(self, index: int) -> Question:
         """The pair of this index, from 0, as a question."""
-        first, second = divmod(int(index), 10**self.digits)
+        first, second = divmod(index, 10**self.digits)
         return Question(f"{first}+{second}", str(first + second))
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
@@ -59,24 +59,23 @@ class Additions(Questions):
         vocabulary = CharacterVocabulary(CHARACTERS)
         if processor is not None:
             vocabulary = require_processor(processor, CharacterVocabulary)
-        pairs = np.random.default_rng(0).permutation(self.pairs)
+        pairs = np.random.default_rng(0).permutation(self.pairs).tolist()
         train = pairs[2 * self.held_out :]
         starts = {"validation": 0, "test": self.held_out}
         held = {name: [*map(self.question, pairs[start : start + self.held_out])] for name, start in starts.items()}
-        examples = {name: [self.question_example(one, vocabulary) for one in of] for name, of in held.items()}
-        longest = self.question_example(self.question(self.pairs - 1), vocabulary)
+        texts = {name: [self.readable_text(one, vocabulary) for one in of] for name, of in held.items()}
+        longest = self.readable_text(self.question(self.pairs - 1), vocabulary)
 
-        order = shuffled(train.tolist(), seed)
+        order = shuffled(train, seed)
 
-        def drawn(indices: np.ndarray) -> list[NumpyBatch]:
-            return as_examples([self.question_text(self.question(index)) for index in order(indices)], vocabulary)
+        def drawn(indices: np.ndarray) -> list[CharacterText]:
+            return [self.question_text(self.question(index)) for index in order(indices)]
 
-        buckets = self.buckets([len(longest["tokens"])])
+        buckets = self.buckets([longest.positions], vocabulary)
         return Corpus(
             train=iterable(buckets.endless(drawn, self.batch_size, seed=seed)),
             splits={
-                name: question_split(buckets, of, examples[name], self.evaluation_batch_size)
-                for name, of in held.items()
+                name: question_split(buckets, of, texts[name], self.evaluation_batch_size) for name, of in held.items()
             },
             processor=vocabulary,
             description=(

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
+from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.pipelines.corruption import recalled_facts, salient_spans, span_corruption, split_title
 from data.pipelines.endless import Examples, iterable, shuffled
-from data.questions import Questions, as_examples, question_split
+from data.questions import CharacterText, Questions, question_split
 from data.readers.birth_places import FOLDER, NamesCorpus, NamesSource, read_names
 from jaxnlp.config import Count, Fraction, UserPath
 from jaxnlp.text.characters import CharacterVocabulary
@@ -72,9 +72,9 @@ class _NamesConfig(Questions):
         train: Examples,
         *,
         seed: int,
-        known: Sequence[NumpyBatch] | None,
+        known: Sequence[CharacterText] | None,
         description: str,
-        validation: Sequence[NumpyBatch] = (),
+        validation: Sequence[CharacterText] = (),
     ) -> Corpus:
         """The corpus of a run, with the splits train, validation, dev and test.
 
@@ -89,19 +89,16 @@ class _NamesConfig(Questions):
         """
         kept, held_out = self.training_questions(names)
         questions = {"train": kept, "validation": held_out or names.dev, "dev": names.dev, "test": names.test}
-        examples = {name: [self.question_example(one, vocabulary) for one in of] for name, of in questions.items()}
-        others = [example for of_split in (validation, *examples.values()) for example in of_split]
-        lengths = [len(example["tokens"]) for example in (*(known or ()), *others)]
-        buckets = self.buckets(lengths if known is not None else [*lengths, self.sequence_length])
+        texts = {name: [self.readable_text(one, vocabulary) for one in of] for name, of in questions.items()}
+        lengths = [text.positions for of_split in (known or (), validation, *texts.values()) for text in of_split]
+        buckets = self.buckets(lengths if known is not None else [*lengths, self.sequence_length], vocabulary)
         splits = {
-            name: question_split(buckets, of, examples[name], self.evaluation_batch_size)
-            for name, of in questions.items()
+            name: question_split(buckets, of, texts[name], self.evaluation_batch_size) for name, of in questions.items()
         }
         if validation:
             splits["validation"] = Split(buckets.one_pass(validation, self.evaluation_batch_size)[0])
         if known is None:
-            empty = {name: value[:0] for name, value in others[0].items()}
-            of_each_shape = [buckets.pad([empty], self.batch_size, length) for length in buckets.lengths]
+            of_each_shape = [buckets.pad([], self.batch_size, length) for length in buckets.lengths]
         else:
             of_each_shape = buckets.of_each_shape(known, self.batch_size)
         return Corpus(
@@ -123,13 +120,13 @@ class NamesQuestions(_NamesConfig):
         names = read_names(self.source, self.path)
         vocabulary = self.vocabulary_of(names, processor)
         kept, held_out = self.training_questions(names)
-        examples = [self.question_example(question, vocabulary) for question in kept]
+        texts = [self.readable_text(question, vocabulary) for question in kept]
         return self.corpus(
             names,
             vocabulary,
-            shuffled(examples, seed),
+            shuffled(texts, seed),
             seed=seed,
-            known=examples,
+            known=texts,
             description=(
                 f"{self.source}: {len(kept):,} questions for training, {len(held_out):,} held out, "
                 f"{len(names.dev):,} dev, {len(names.test):,} test; {vocabulary.size} distinct characters"
@@ -174,14 +171,13 @@ class NamesPretraining(_NamesConfig):
         names = read_names(self.source, self.path)
         vocabulary = self.vocabulary_of(names, processor)
         kept, _ = self.training_questions(names)
-        make = _PretrainingExample(self, names.documents, kept, vocabulary)
+        draw = _PretrainingText(self, names.documents, kept)
         order = range(len(names.documents))
-        corrupted = make([make.draw(index, np.random.default_rng((0, index))) for index in order])
-        drawn = shuffled(order, seed, make.draw)
+        corrupted = [draw(index, np.random.default_rng((0, index))) for index in order]
         return self.corpus(
             names,
             vocabulary,
-            lambda indices: make(drawn(indices)),
+            shuffled(order, seed, draw),
             seed=seed,
             known=None,
             validation=() if self.question_fraction else corrupted,
@@ -193,20 +189,13 @@ class NamesPretraining(_NamesConfig):
         )
 
 
-class _PretrainingExample:
-    """Turns documents and questions into examples; a text is a function of its index and a random generator."""
+class _PretrainingText:
+    """Makes texts of documents and questions; a text is a function of its index and a random generator."""
 
-    def __init__(
-        self,
-        config: NamesPretraining,
-        documents: Sequence[str],
-        questions: Sequence[Question],
-        vocabulary: CharacterVocabulary,
-    ):
+    def __init__(self, config: NamesPretraining, documents: Sequence[str], questions: Sequence[Question]):
         self._config = config
         self._documents = documents
         self._questions = questions
-        self._vocabulary = vocabulary
         if config.corruption == "facts":
             places = sorted({str(question.answer) for question in questions}, key=len, reverse=True)
             place = re.compile(rf"\b(?:{'|'.join(map(re.escape, places))})\b")
@@ -214,31 +203,21 @@ class _PretrainingExample:
             self._spans = [salient_spans(text, title) for title, text in self._divided]
             self._places = [[match.span() for match in place.finditer(text)] for _, text in self._divided]
 
-    def __call__(self, drawn: Sequence[tuple[str, int, int]]) -> list[NumpyBatch]:
-        """The examples of texts, which `draw` returns."""
-        examples = as_examples([(text, given) for text, given, _ in drawn], self._vocabulary)
-        return [
-            {name: np.concatenate([np.zeros(shift, x.dtype), x]) for name, x in example.items()} if shift else example
-            for example, (_, _, shift) in zip(examples, drawn, strict=True)
-        ]
-
-    def draw(self, index: int, rng: np.random.Generator) -> tuple[str, int, int]:
-        """A text, its number of first characters that are not scored, and the number of PADs before it."""
+    def __call__(self, index: int, rng: np.random.Generator) -> CharacterText:
         config = self._config
         if rng.random() < config.question_fraction:
-            text, given = config.question_text(self._questions[int(rng.integers(len(self._questions)))])
+            text = config.question_text(self._questions[int(rng.integers(len(self._questions)))])
         else:
-            text, given = self._corrupted(index, rng)
-        free = config.sequence_length - (len(text) - 1)
-        shift = int(rng.integers(0, min(config.max_left_padding, free) + 1)) if config.max_left_padding else 0
-        return text, given, shift
+            text = self._corrupted(index, rng)
+        free = min(config.max_left_padding, config.sequence_length - text.positions)
+        return text._replace(left_padding=int(rng.integers(0, free + 1))) if config.max_left_padding else text
 
-    def _corrupted(self, index: int, rng: np.random.Generator) -> tuple[str, int]:
+    def _corrupted(self, index: int, rng: np.random.Generator) -> CharacterText:
         config = self._config
         if config.corruption == "facts" and self._spans[index]:
             spans = self._spans[index]
             if self._places[index] and rng.random() < config.place_fraction:
                 spans = self._places[index]
             text, given = recalled_facts(*self._divided[index], spans, config.facts_length, rng)
-            return text[: config.sequence_length + 1], given
-        return span_corruption(self._documents[index], config.sequence_length, rng), 0
+            return CharacterText(text[: config.sequence_length + 1], given)
+        return CharacterText(span_corruption(self._documents[index], config.sequence_length, rng))

@@ -1,4 +1,4 @@
-"""Numbers in words in two languages: endless pairs, each with one right answer."""
+"""Numbers in words in two languages: pairs with one right answer each."""
 
 import dataclasses
 import functools
@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from num2words import num2words
 
-from data import Corpus, DataError, require_processor
-from data.pipelines.pair_batches import Ids, encoded, longer_side
+from data import Corpus, require_processor
 from data.translation import SentencePairs
 from jaxnlp.config import Count, TokenCount, Within
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
@@ -20,8 +19,6 @@ _NAMES = {"de": "German", "es": "Spanish", "fr": "French"}
 LEAST_HELD_OUT = 100
 """Smaller numbers are always for training: larger numbers consist of their words."""
 _VOCABULARY_PAIRS = 5_000
-_MOST_TOKENS = 3
-"""Number of candidates with the most tokens that are combined with other thousands, to find the maximum length."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +37,8 @@ class NumberWords(SentencePairs):
     """The target language: German, Spanish or French."""
     highest: Annotated[int, Within(f"[{2 * LEAST_HELD_OUT}, 2147483648)")] = 1_000_000
     """Upper bound of the numbers, not included."""
-    epoch_pairs: Count = 10_000
-    """Number of training numbers in an epoch."""
+    training_pairs: Count = 20_000
+    """Number of training numbers, small ones repeated; they do not depend on the seed."""
     held_out_pairs: Count = 500
     """Size of the validation split, and of the test split; they do not depend on the seed."""
 
@@ -58,81 +55,26 @@ class NumberWords(SentencePairs):
         """The numbers; the splits are `validation` and `test`.
 
         Args:
-          seed: decides which numbers are drawn for training.
+          seed: decides the order of training, and BPE dropout.
           processor: the processor of an earlier run; None = the vocabulary is trained on numbers that are not held out.
 
-        Raises:
-          DataError: when the vocabulary is too small, or a number has more tokens than the last length.
+        Raises: DataError: when the vocabulary is too small, or all numbers have more tokens than the last length.
         """
         held = self._held_out()
-        excluded = frozenset(held)
         saved = processor is not None
         if not saved:
-            drawn = self._drawn(np.random.default_rng(0), _VOCABULARY_PAIRS, excluded)
+            drawn = self._drawn(0, _VOCABULARY_PAIRS, held)
             processor = self.trained_processor(self._pairs([*range(LEAST_HELD_OUT), *drawn]))
-        processor = require_processor(processor, TranslationProcessor)
-        longest, number = self._longest(processor)
-        if longest > self.max_length:
-            raise DataError(
-                f"the number {number:,} has {longest} tokens; raise the last of data.lengths, {self.max_length}"
-            )
-        held_pairs = self._pairs(held)
-        splits = {"validation": held_pairs[: self.held_out_pairs], "test": held_pairs[self.held_out_pairs :]}
-
-        def training(index: int, longest: int) -> Sequence[Ids]:
-            drawn = self._drawn(np.random.default_rng((seed, index, 0)), self.epoch_pairs, excluded)
-            ids = self._training_ids(self._pairs(drawn), processor, longest, seed=seed, epoch=index)
-            # Numbers that are longer than the tried ones must not stop a run.
-            return [pair for pair in ids if longer_side(pair) <= longest]
-
-        description = (
-            f"numbers below {self.highest:,} in words, English to {_NAMES[self.language]}; {self.held_out_pairs:,} for "
-            f"validation and {self.held_out_pairs:,} for test"
-        )
+        pairs = self._pairs(held)
         return self.corpus(
             seed,
-            processor,
-            training,
-            {name: (pairs, "") for name, pairs in splits.items()},
-            longest=longest,
-            random=True,
+            require_processor(processor, TranslationProcessor),
+            self._pairs(self._drawn(1, self.training_pairs, held)),
+            {"validation": (pairs[: self.held_out_pairs], ""), "test": (pairs[self.held_out_pairs :], "")},
             saved=saved,
-            description=description,
-            content=f"{self.language} {self.highest} {self.epoch_pairs}",
+            file="",
+            about=f"numbers below {self.highest:,} in words, English to {_NAMES[self.language]}: ",
         )
-
-    def _training_ids(
-        self, pairs: Sequence[SentencePair], processor: TranslationProcessor, longest: int, *, seed: int, epoch: int
-    ) -> list[Ids]:
-        """The ids of pairs, with the BPE dropout of an epoch, but without dropout if it makes a pair longer than the
-        longest."""
-        if not self.bpe_dropout:
-            return [encoded(pair, processor) for pair in pairs]
-        seeds = np.random.default_rng((seed, epoch, 1)).integers(2**62, size=len(pairs)).tolist()
-        encodings = [
-            encoded(pair, processor, dropout=self.bpe_dropout, seed=own) for pair, own in zip(pairs, seeds, strict=True)
-        ]
-        return [
-            ids if longer_side(ids) <= longest else encoded(pair, processor)
-            for ids, pair in zip(encodings, pairs, strict=True)
-        ]
-
-    def _longest(self, processor: TranslationProcessor) -> tuple[int, int]:
-        """The maximum number of tokens of a number in either language, and this number.
-
-        It tries all numbers below 1,000, then all thousands with the longest of these, and so on.
-        """
-        longest = []
-        for encode, language in ((processor.encode_source, "en"), (processor.encode_target, self.language)):
-            numbers, unit = [0], 1
-            while unit < self.highest:
-                tried = [unit * group + number for group in range(1_000) for number in numbers]
-                sizes = sorted(
-                    (len(encode(_words(number, language))), number) for number in tried if number < self.highest
-                )
-                longest.append(sizes[-1])
-                numbers, unit = [number for _, number in sizes[-_MOST_TOKENS:]], 1_000 * unit
-        return max(longest)
 
     def _held_out(self) -> list[int]:
         """The numbers of validation, followed by those of test."""
@@ -141,9 +83,9 @@ class NumberWords(SentencePairs):
         )
         return (drawn + LEAST_HELD_OUT).tolist()
 
-    def _drawn(self, generator: np.random.Generator, count: int, excluded: frozenset[int]) -> list[int]:
-        """Numbers below random powers of ten, without those that are excluded."""
-        drawn: list[int] = []
+    def _drawn(self, seed: int, count: int, held: Sequence[int]) -> list[int]:
+        """Numbers below random powers of ten that are not held out."""
+        generator, excluded, drawn = np.random.default_rng(seed), frozenset(held), list[int]()
         digits = math.ceil(math.log10(self.highest))
         while len(drawn) < count:
             bounds = np.minimum(10 ** generator.integers(1, digits + 1, size=count), self.highest)

@@ -1,14 +1,15 @@
 """Questions and answers in characters: `question MASK answer MASK`, scored on the answer."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from data import DataConfig, DataError, NumpyBatch, Split, require_processor
-from data.pipelines.buckets import Buckets, array_buckets
+from data.pipelines.buckets import Buckets
 from data.pipelines.corruption import SHORTEST_DOCUMENT
 from data.pipelines.lengths import multiples
 from data.readers.birth_places import read_questions
@@ -20,6 +21,25 @@ from jaxnlp.text.questions import Question
 
 LENGTH_MULTIPLE = 16
 """Of the lengths of batches."""
+
+
+class CharacterText(NamedTuple):
+    """A text as an example of a language model of characters.
+
+    Attributes:
+      text: its characters; each of them predicts the next one.
+      given: number of its first characters that are not scored.
+      left_padding: number of PADs before it.
+    """
+
+    text: str
+    given: int = 0
+    left_padding: int = 0
+
+    @property
+    def positions(self) -> int:
+        """Minimum T of a batch with it."""
+        return self.left_padding + len(self.text) - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,12 +61,13 @@ class Questions(DataConfig):
         """T."""
         return self.sequence_length
 
-    def buckets(self, lengths: Sequence[int]) -> Buckets[NumpyBatch]:
-        """How examples become batches. Args: lengths: of all examples."""
-        return array_buckets(multiples(lengths, self.sequence_length, LENGTH_MULTIPLE, few=self.few_lengths))
+    def buckets(self, lengths: Sequence[int], vocabulary: CharacterVocabulary) -> Buckets[CharacterText]:
+        """How texts become batches. Args: lengths: of all texts, in positions; vocabulary: of their characters."""
+        lengths = multiples(lengths, self.sequence_length, LENGTH_MULTIPLE, few=self.few_lengths)
+        return Buckets(lengths, lambda text: text.positions, functools.partial(text_batch, vocabulary))
 
-    def question_text(self, question: Question) -> tuple[str, int]:
-        """`question MASK place MASK`, and its number of characters before the place, which are not scored.
+    def question_text(self, question: Question) -> CharacterText:
+        """`question MASK place MASK`; the characters before the place are not scored.
 
         Raises: DataError, with the question, when it is too long.
         """
@@ -57,17 +78,16 @@ class Questions(DataConfig):
                 f"question {question.text!r} with answer {question.answer!r} needs {len(text)} characters; "
                 f"at most {self.sequence_length + 1} fit (data.sequence_length {self.sequence_length})"
             )
-        return text, len(given)
+        return CharacterText(text, len(given))
 
-    def question_example(self, question: Question, vocabulary: CharacterVocabulary) -> NumpyBatch:
-        """`question_text` as an example.
-
-        Raises: DataError, with the question, when it is too long or contains unknown characters.
-        """
+    def readable_text(self, question: Question, vocabulary: CharacterVocabulary) -> CharacterText:
+        """As `question_text`. Raises: DataError, with the question, also for characters outside the vocabulary."""
+        text = self.question_text(question)
         try:
-            return as_examples([self.question_text(question)], vocabulary)[0]
+            vocabulary.encode(text.text)
         except UnknownTokenError as error:
             raise DataError(f"question {question.text!r}, answer {question.answer!r}: {error}") from error
+        return text
 
     def read_file(self, path: Path, processor: Any) -> Split[Question]:
         """Reads a file of questions, with or without places.
@@ -81,17 +101,17 @@ class Questions(DataConfig):
         read = read_questions(path, fate="not scored")
         splits, skipped = list[Split[Question]](), dict[int, DataError]()
         for questions in (read.questions, read.without):
-            examples = dict[int, NumpyBatch]()
+            texts = dict[int, CharacterText]()
             for line, question in questions.items():
                 try:
-                    examples[line] = self.question_example(question, vocabulary)
+                    texts[line] = self.readable_text(question, vocabulary)
                 except DataError as error:
                     skipped[line] = error
-            if examples:
-                buckets = self.buckets([len(example["tokens"]) for example in examples.values()])
-                kept = [questions[line] for line in examples]
-                split = question_split(buckets, kept, [*examples.values()], self.evaluation_batch_size)
-                splits.append(dataclasses.replace(split, source=read.source(examples)))
+            if texts:
+                buckets = self.buckets([text.positions for text in texts.values()], vocabulary)
+                kept = [questions[line] for line in texts]
+                split = question_split(buckets, kept, [*texts.values()], self.evaluation_batch_size)
+                splits.append(dataclasses.replace(split, source=read.source(texts)))
         if not splits:
             line, first = next(iter(skipped.items()))
             raise DataError(f"{path}, line {line}: {first}") from first
@@ -102,28 +122,33 @@ class Questions(DataConfig):
 
 
 def question_split(
-    buckets: Buckets[NumpyBatch], questions: Sequence[Question], examples: Sequence[NumpyBatch], batch_size: int
+    buckets: Buckets[CharacterText], questions: Sequence[Question], texts: Sequence[CharacterText], batch_size: int
 ) -> Split[Question]:
     """The split of questions; with batches if their answers are known."""
     if not questions or questions[0].answer is None:
         return Split(examples=tuple(questions), scored=False)
-    batches, rows = buckets.one_pass(examples, batch_size)
+    batches, rows = buckets.one_pass(texts, batch_size)
     return Split(batches, tuple(questions), rows)
 
 
-def as_examples(texts: Sequence[tuple[str, int]], vocabulary: CharacterVocabulary) -> list[NumpyBatch]:
-    """Characters 0..n-2 of each text as `tokens`, 1..n-1 as `targets`, and whether these are scored as `loss_mask`.
+def text_batch(vocabulary: CharacterVocabulary, texts: Sequence[CharacterText], size: int, length: int) -> NumpyBatch:
+    """Texts as a batch of B rows of T positions; the last rows are padding.
 
-    Args:
-      texts: each with its number of first characters that are not scored.
-      vocabulary: of their characters.
+    Returns:
+      `tokens` [B, T] int32, all characters of a text but the last; `targets` [B, T] int32, all but the first;
+      `loss_mask` [B, T] bool, True at the targets that are scored.
     """
-    ids = vocabulary.encode("".join(text for text, _ in texts))  # one call takes a tenth of the time
-    places = np.arange(max((len(text) for text, _ in texts), default=0))
-    examples, start = [], 0
-    for text, given in texts:
-        end = start + len(text)
-        loss_mask = places[1 : len(text)] >= given
-        examples.append({"tokens": ids[start : end - 1], "targets": ids[start + 1 : end], "loss_mask": loss_mask})
-        start = end
-    return examples
+    starts, answers, ends = np.zeros((3, size, 1), int)
+    starts[: len(texts), 0] = [text.left_padding for text in texts]
+    answers[: len(texts), 0] = [text.left_padding + text.given for text in texts]
+    ends[: len(texts), 0] = [text.left_padding + len(text.text) for text in texts]
+    places = np.arange(length + 1)
+    inside = (starts <= places) & (places < ends)
+    ids = np.zeros(inside.shape, np.int32)
+    ids[inside] = vocabulary.encode("".join(text.text for text in texts))  # faster than a call for each text
+    followed = inside[:, :-1] & inside[:, 1:]
+    return {
+        "tokens": np.where(followed, ids[:, :-1], 0),
+        "targets": np.where(followed, ids[:, 1:], 0),
+        "loss_mask": followed & (places[1:] >= answers),
+    }

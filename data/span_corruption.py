@@ -18,7 +18,7 @@ import numpy as np
 from data import Corpus, DataError, Split, require_processor
 from data.download import locate_folder
 from data.pipelines.fingerprints import fingerprint
-from data.pipelines.pair_batches import Ids, endless_batches, longer_side, padding_share, pair_batch, vocabulary_note
+from data.pipelines.pair_batches import Ids, longer_side, padding_share, pair_batch, vocabulary_note
 from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
 from jaxnlp.config import BatchSize, BatchTokens, Count, ProperFraction, TokenCount, UserPath, Within
@@ -248,7 +248,7 @@ class CorruptedText(TextFiles):
         batch = functools.partial(pair_batch, start=subwords.start)
         batches, _ = shapes.one_pass(corrupted(validation, 0), longer_side, batch)
         return Corpus(
-            train=endless_batches(epoch, shapes, seed=seed, start=subwords.start),
+            train=shapes.epochs(epoch, longer_side, batch, seed=seed),
             splits={"validation": Split(batches)},
             processor=processor,
             description=(

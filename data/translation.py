@@ -19,7 +19,6 @@ from data.pipelines.pair_batches import (
     Ids,
     dropped_out,
     encoded,
-    endless_batches,
     longer_side,
     padding_share,
     pair_batch,
@@ -125,57 +124,100 @@ class SentencePairs(DataConfig):
         self,
         seed: int,
         processor: TranslationProcessor,
-        training: Callable[[int, int], Sequence[Ids]],
+        train: Sequence[SentencePair],
         held: Mapping[str, tuple[Sequence[SentencePair], str]],
         *,
-        longest: int,
-        random: bool,
         saved: bool,
-        description: str,
-        content: str,
+        file: str,
+        about: str = "",
     ) -> Corpus:
-        """The corpus of a run.
+        """The corpus of a run. Training pairs that are longer than the batches are removed, and counted.
 
         Args:
-          seed: decides the order of training.
+          seed: decides the order of training, and BPE dropout.
           processor: the tokenizers.
-          training: a pure function of the index of an epoch, and of the maximum length of a pair, to the training
-            pairs.
+          train: the training pairs.
           held: the pairs of each split that can be scored, and the name of their file; "" = no file.
-          longest: maximum length of a training pair, without BPE dropout.
-          random: whether epochs have other pairs, or pairs of other lengths.
           saved: whether the processor was made earlier, not for these pairs.
-          description: describes the pairs; the vocabulary and the padding are added.
-          content: identifies the training pairs in the fingerprint.
+          file: name of the file with the training pairs, for messages; "" = no file.
+          about: the beginning of the description.
 
         Raises:
-          DataError: for BPE dropout with subwords of another kind.
+          DataError: for BPE dropout with subwords of another kind; or when all training pairs are too long.
         """
         self.check_dropout(processor)
-        ids = {name: [encoded(pair, processor) for pair in pairs] for name, (pairs, _) in held.items()}
-        longest = max([longest, *(longer_side(pair) for of_split in ids.values() for pair in of_split)])
-        room = fitting(min(longest, self.max_length), self.lengths)
-        epoch = keeps_last(lambda index: training(index, room))  # the first one is read here and in training
-        first = epoch(0)
+        plain = [encoded(pair, processor) for pair in train]
+        fits = [longer_side(pair) <= self.max_length for pair in plain]
+        ids = [pair for pair, fit in zip(plain, fits, strict=True) if fit]
+        if not ids:
+            which = f"all pairs of {file}" if file else "all pairs"
+            raise DataError(f"{which} have more than {self.max_length} tokens; raise data.lengths")
+        description = f"{about}{len(ids):,} pairs for training"
+        if len(ids) < len(train):
+            long = train[fits.index(False)]
+            where = f"in line {long.line:,} of {file}" if file else f"is {long.source!r}"
+            removed = f"{len(train) - len(ids):,} of more than {self.max_length} tokens removed"
+            description += f" ({removed}, the first {where})"
+        description += "".join(f", {len(pairs):,} for {name}" for name, (pairs, _) in held.items())
+
+        held_ids = {name: [encoded(pair, processor) for pair in pairs] for name, (pairs, _) in held.items()}
+        longest = max(longer_side(pair) for of in (ids, *held_ids.values()) for pair in of)
+        epoch = None
+        if self.bpe_dropout:
+            kept = [pair for pair, fit in zip(train, fits, strict=True) if fit]
+            epoch = keeps_last(
+                self._dropped_out(kept, ids, processor, seed, longest)
+            )  # the first one is read here, too
+        first = ids if epoch is None else epoch(0)
         lengths = list(map(longer_side, first))
         shapes = self.shapes(lengths, longest)
         scored = self.evaluation_shapes(shapes)
-        start = processor.target.start
-        texts = [[(pair.source, pair.reference) for pair in pairs] for pairs, _ in held.values()]
+        batch = functools.partial(pair_batch, start=processor.target.start)
+        if epoch is None:
+            batches = shapes.epochs_of_same(ids, longer_side, batch, seed=seed)
+        else:
+            batches = shapes.epochs(epoch, longer_side, batch, seed=seed)
+        texts = [[(pair.source, pair.reference) for pair in of] for of in (train, *(of for of, _ in held.values()))]
         return Corpus(
-            train=endless_batches(epoch, shapes, seed=seed, start=start),
+            train=batches,
             splits={
-                name: pairs_split(pairs, ids[name], scored, start=start, file=file)
-                for name, (pairs, file) in held.items()
+                name: pairs_split(pairs, held_ids[name], scored, start=processor.target.start, file=of)
+                for name, (pairs, of) in held.items()
             },
             processor=processor,
             description=(
                 f"{description}; {vocabulary_note(processor, first, saved=saved)}; "
                 f"{padding_share(first, shapes):.0%} of the positions in training batches are padding"
             ),
-            fingerprint=fingerprint(json.dumps([processor.to_json(), texts, content])),
-            of_each_shape=shapes.of_each_shape(functools.partial(pair_batch, start=start), None if random else lengths),
+            fingerprint=fingerprint(json.dumps([processor.to_json(), texts])),
+            of_each_shape=shapes.of_each_shape(batch, lengths if epoch is None else None),
         )
+
+    def _dropped_out(
+        self,
+        pairs: Sequence[SentencePair],
+        plain: Sequence[Ids],
+        processor: TranslationProcessor,
+        seed: int,
+        longest: int,
+    ) -> Callable[[int], Sequence[Ids]]:
+        """From the index of an epoch to the ids of pairs with BPE dropout, or without it if no batch has room for them.
+
+        Args:
+          pairs: the pairs.
+          plain: their ids without dropout.
+          processor: the tokenizers.
+          seed: of the dropout.
+          longest: maximum length of a pair of any split without dropout.
+        """
+        dropped = dropped_out(pairs, processor, self.bpe_dropout)
+        room = fitting(min(longest, self.max_length), self.lengths)
+
+        def epoch(index: int) -> Sequence[Ids]:
+            drawn = dropped(np.random.default_rng((seed, index, 1)))
+            return [one if longer_side(one) <= room else ids for one, ids in zip(drawn, plain, strict=True)]
+
+        return epoch
 
     def read_file(self, path: Path, processor: Any) -> Split:
         """Reads a file with one pair per line, a tab between source and reference, or with one source per line.
@@ -267,8 +309,6 @@ class ParallelText(SentencePairs, TextFiles):
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the files; the splits are `validation` and, if there is a test file, `test`.
 
-        Training pairs that are longer than the batches are removed; the description counts them.
-
         Args:
           seed: decides the order of training, and BPE dropout.
           processor: the processor of an earlier run; None = the vocabulary is read or trained.
@@ -301,40 +341,8 @@ class ParallelText(SentencePairs, TextFiles):
             given = ", ".join(self.sentencepiece)
             raise DataError(f"the vocabulary in {given} differs from the model's; remove --data.sentencepiece")
         processor = require_processor(processor, TranslationProcessor)
-        plain = [encoded(pairs[index], processor) for index in train]
-        fits = [longer_side(ids) <= self.max_length for ids in plain]
-        kept = [pairs[index] for index, fit in zip(train, fits, strict=True) if fit]
-        if not kept:
-            raise DataError(f"all pairs of {files[0]} have more than {self.max_length} tokens; raise data.lengths")
-        description = f"{len(kept):,} pairs for training"
-        if len(kept) < len(train):
-            first = pairs[train[fits.index(False)]].line
-            description += (
-                f" ({len(train) - len(kept):,} of more than {self.max_length} tokens removed, the first in line "
-                f"{first:,} of {files[0].name})"
-            )
-        description += "".join(f", {len(examples):,} for {name}" for name, (examples, _) in held.items())
-        ids = [one for one, fit in zip(plain, fits, strict=True) if fit]
-        self.check_dropout(processor)
-        dropped = dropped_out(kept, processor, self.bpe_dropout) if self.bpe_dropout else None
-
-        def training(index: int, longest: int) -> Sequence[Ids]:
-            if dropped is None:
-                return ids
-            drawn = dropped(np.random.default_rng((seed, index, 1)))
-            return [one if longer_side(one) <= longest else ids[row] for row, one in enumerate(drawn)]
-
-        return self.corpus(
-            seed,
-            processor,
-            training,
-            held,
-            longest=max(map(longer_side, ids)),
-            random=bool(self.bpe_dropout),
-            saved=saved,
-            description=description,
-            content=json.dumps([(pairs[index].source, pairs[index].reference) for index in train]),
-        )
+        kept = [pairs[index] for index in train]
+        return self.corpus(seed, processor, kept, held, saved=saved, file=files[0].name)
 
     def pairs_to_score(self, paths: Sequence[Path]) -> ReadPairs:
         """The pairs of files, see `read_pairs_or_sources`; with `reverse`, references come first."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from data import NumpyBatch, Split
-from data.pipelines.epochs import Epochs
 from data.pipelines.shapes import Shapes
 from jaxnlp.corpus import SourceRows
 from jaxnlp.text.bpe_dropout import BPEDropout
@@ -47,11 +46,6 @@ def padding_share(pairs: Sequence[Ids], shapes: Shapes) -> float:
     groups = shapes.groups(list(map(longer_side, pairs)), range(len(pairs)))
     cells = sum(2 * shapes.rows(bucket) * shapes.lengths[bucket] for bucket, _ in groups)
     return 1.0 - sum(len(source) + len(target) for source, target in pairs) / cells
-
-
-def endless_batches(epoch: Callable[[int], Sequence[Ids]], shapes: Shapes, *, seed: int, start: int = START) -> Epochs:
-    """Endless epochs of batches; see `Shapes.epochs` and `pair_batch`."""
-    return shapes.epochs(epoch, longer_side, functools.partial(pair_batch, start=start), seed=seed)
 
 
 def encoded(pair: SentencePair, processor: TranslationProcessor, *, dropout: float = 0.0, seed: int = 0) -> Ids:

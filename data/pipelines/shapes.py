@@ -11,6 +11,7 @@ import numpy as np
 from data import LazyBatch, NumpyBatch
 from data.pipelines.epochs import Epochs
 from data.pipelines.lengths import MOST_LENGTHS, few_lengths
+from data.pipelines.stored_rows import StoredRows
 
 Example = TypeVar("Example")
 
@@ -122,6 +123,19 @@ class Shapes:
             return grain.MapDataset.range(len(groups)).map(made)
 
         return Epochs(batches)
+
+    def epochs_of_same(
+        self,
+        examples: Sequence[Example],
+        length: Callable[[Example], int],
+        batch: Callable[[list[Example], int, int], NumpyBatch],
+        *,
+        seed: int,
+    ) -> Epochs:
+        """As `epochs`, of the same examples each, whose rows are made once. Args: batch: also as for `StoredRows`."""
+        lengths = list(map(length, examples))
+        rows = StoredRows(batch, examples, lengths)
+        return self.epochs(lambda _: range(len(lengths)), lengths.__getitem__, rows.batch, seed=seed)
 
     def of_each_shape(
         self,

@@ -104,7 +104,7 @@ def _transition_targets(trees: Sequence[DerivedTree], size: int, length: int) ->
 def training_batches(trees: Sequence[DerivedTree], processor: ParserProcessor, shapes: Shapes, *, seed: int) -> Epochs:
     """Endless batches, shuffled in each epoch; batches have about the same number of words."""
     length, batch = functools.partial(tree_length, processor), functools.partial(tree_batch, processor)
-    return shapes.epochs(lambda _: trees, length, batch, seed=seed)
+    return shapes.epochs_of_same(trees, length, batch, seed=seed)
 
 
 def tree_split(

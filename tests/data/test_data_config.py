@@ -28,8 +28,8 @@ def test_a_data_set_has_no_length_and_no_parts_and_carries_nothing_unless_it_say
 DATA = {
     "names": (NamesQuestions(source="invented", batch_size=8), 1, 1),
     "names_pretraining": (NamesPretraining(source="invented", batch_size=8, sequence_length=64), 1, 1),
-    "numbers": (NumberWords(epoch_pairs=400, held_out_pairs=50, batch_size=16), 3, 3),
-    "bpe_dropout": (NumberWords(epoch_pairs=400, held_out_pairs=50, batch_size=16, bpe_dropout=0.3), 3, 3),
+    "numbers": (NumberWords(training_pairs=400, held_out_pairs=50, batch_size=16), 3, 3),
+    "bpe_dropout": (NumberWords(training_pairs=400, held_out_pairs=50, batch_size=16, bpe_dropout=0.3), 3, 3),
     "contexts": (QuestionContexts(people=40, vocabulary_size=400, batch_size=8), 1, 1),
     "tags": (TaggedSentences(source="small_grammar", sentences=300, batch_size=8), 1, 1),
     "trees": (Treebank(source="small_grammar", sentences=200, held_out_sentences=50, batch_words=128), 3, 3),

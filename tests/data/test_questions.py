@@ -3,6 +3,7 @@ import pytest
 
 from data import DataError
 from data.additions import Additions
+from data.questions import CharacterText, text_batch
 from jaxnlp.text.questions import Question
 
 CONFIG = Additions(digits=1, held_out=10)
@@ -14,10 +15,27 @@ def vocabulary():
 
 
 def test_a_question_is_followed_by_mask_answer_mask_and_scored_on_the_answer(vocabulary):
-    example = CONFIG.question_example(Question("8+9", "17"), vocabulary)
-    assert vocabulary.decode(example["tokens"]) == "8+9\u204717"
-    assert vocabulary.decode(example["targets"]) == "+9\u204717\u2047"
-    assert example["loss_mask"].tolist() == [False, False, False, True, True, True]
+    text = CONFIG.readable_text(Question("8+9", "17"), vocabulary)
+    assert text.positions == 6
+    batch = text_batch(vocabulary, [text], 1, 6)
+    assert vocabulary.decode(batch["tokens"][0]) == "8+9\u204717"
+    assert vocabulary.decode(batch["targets"][0]) == "+9\u204717\u2047"
+    assert batch["loss_mask"].tolist() == [[False, False, False, True, True, True]]
+
+
+def test_texts_of_a_batch_have_padding_on_both_sides(vocabulary):
+    texts = [CharacterText("12+3", 2, 2), CharacterText("45")]
+    batch = text_batch(vocabulary, texts, 3, 6)
+    one, two, three, four, five, plus = vocabulary.encode("12345+").tolist()
+    assert batch["tokens"].tolist() == [[0, 0, one, two, plus, 0], [four, 0, 0, 0, 0, 0], [0] * 6]
+    assert batch["targets"].tolist() == [[0, 0, two, plus, three, 0], [five, 0, 0, 0, 0, 0], [0] * 6]
+    assert batch["loss_mask"].tolist() == [[False, False, False, True, True, False], [True] + [False] * 5, [False] * 6]
+    assert [text.positions for text in texts] == [5, 1]
+    assert {name: (value.shape, value.dtype) for name, value in text_batch(vocabulary, [], 2, 4).items()} == {
+        "tokens": ((2, 4), np.int32),
+        "targets": ((2, 4), np.int32),
+        "loss_mask": ((2, 4), bool),
+    }
 
 
 def test_questions_that_the_model_cannot_read_are_skipped_counted_and_keep_their_lines(vocabulary, tmp_path, caplog):

@@ -57,7 +57,7 @@ def smoothed(config):
 
 def translation(files):
     small = {"num_layers": 1, "width": 8, "num_heads": 2, "context_length": 32}
-    data = {"highest": 200, "held_out_pairs": 4, "epoch_pairs": 40, "lengths": (32,), "batch_tokens": 128}
+    data = {"highest": 200, "held_out_pairs": 4, "training_pairs": 40, "lengths": (32,), "batch_tokens": 128}
     fields = {f"model.{name}": value for name, value in small.items()}
     return update(number_words.get_config(), **fields | {f"data.{name}": value for name, value in data.items()})
 

@@ -45,7 +45,7 @@ SMALL = {
     "model.width": 64,
     "data.highest": 200,
     "data.held_out_pairs": 10,
-    "data.epoch_pairs": 200,
+    "data.training_pairs": 200,
     "data.batch_tokens": 512,
     "data.batch_size": 64,
     "data.lengths": (48,),
