@@ -33,6 +33,7 @@ from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.pipelines.lengths import multiples
 from data.readers.held_out import SplitFiles, hold_out
+from data.readers.repeated import repeated_notes
 from jaxnlp.config import BatchSize, Count, Natural, UserPath, Within
 from jaxnlp.input_files.json_objects import json_objects
 from jaxnlp.input_files.text_files import has_surrogate, read_text_file, warn_of_skipped
@@ -123,11 +124,15 @@ class QuestionContexts(SplitFiles):
         require_batch(len(windows), self.batch_size, "windows")
         shuffled_windows = shuffled(windows, seed)
         counts = ", ".join(f"{len(rows):,} for {split}" for split, rows in {"training": train, **questions}.items())
+        texts = {split: [(one.question, one.context) for one in rows] for split, rows in questions.items()}
+        repeated = repeated_notes("questions", [(one.question, one.context) for one in train], texts)
         return Corpus(
             train=iterable(buckets.endless(shuffled_windows, self.batch_size, seed=seed + 1)),
             splits={split: self._split(rows, *splits[split]) for split, rows in questions.items()},
             processor=processor,
-            description=f"questions: {counts}; training windows: {len(windows):,}; {vocabulary.size:,} tokens",
+            description="\n".join(
+                [f"questions: {counts}; training windows: {len(windows):,}; {vocabulary.size:,} tokens", *repeated]
+            ),
             fingerprint=fingerprint(
                 vocabulary_text(vocabulary), repr((train, questions, self.max_length, self.overlap))
             ),

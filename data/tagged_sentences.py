@@ -18,6 +18,7 @@ from data.pipelines.lengths import multiples
 from data.readers.earlier_options import require_same_options
 from data.readers.held_out import SplitFiles, held_out_note, hold_out
 from data.readers.raw_sentences import Counts, RawSentence
+from data.readers.repeated import warn_of_alike
 from data.readers.sentence_classes import find_file
 from data.readers.tagged_files import FileFormat, TagColumns, TaggedFile, TagSet, check_labels, read_tagged
 from data.readers.tagged_summary import summary
@@ -179,6 +180,8 @@ class TaggedSentences(SplitFiles):
         # A type that only occurs in sentences that are held out is a type of the training file.
         held_out = files["validation"].sentences if self.source == "files" and self.validation is None else []
         processor = self._processor(files["train"].sentences, held_out, scheme, processor)
+        for one in processor.by_part.values():
+            warn_of_alike(files["train"].name, one.types, "types")
         rows = {split: self._rows(file, processor, scheme) for split, file in files.items()}
         train = rows.pop("train")
         require_batch(len(train), self.batch_size, "sentences")

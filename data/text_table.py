@@ -37,8 +37,9 @@ from data.readers.labelled_texts import (
     table_files,
     table_source,
 )
+from data.readers.repeated import also_in
 from data.readers.sentence_classes import DataSet
-from data.readers.table_summary import common_texts, summary
+from data.readers.table_summary import summary
 from jaxnlp.config import BatchSize, Count, Natural, UserPath, Within
 from jaxnlp.input_files.tables import Columns, MissingColumnsError
 from jaxnlp.targets import Number, OneClass, Targets
@@ -114,7 +115,7 @@ class TextTable(TableFiles):
     swap_pairs: bool = False
     """Train on each pair in both orders."""
     drop_duplicates: bool = False
-    """Remove training rows whose texts are also in validation or test, in either order."""
+    """Remove training rows whose texts are also in validation or test, in either order, but for case and blanks."""
     length_multiple: Count = 16
     """Batches have the length of their longest text, rounded up to a multiple of this; JAX compiles a program
     for each length."""
@@ -329,7 +330,7 @@ class TextTable(TableFiles):
             if isinstance(targets, Number) and source.known is None:  # what is held out does not decide the scale
                 targets = source.scale([row.label for row in train])
         if self.drop_duplicates:
-            repeated = common_texts(train, [row for rows in splits.values() for row in rows])
+            repeated = also_in([one.texts for one in train], (row.texts for rows in splits.values() for row in rows))
             kept = [row for row, again in zip(train, repeated, strict=True) if not again]
             if not kept:
                 raise DataError(

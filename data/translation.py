@@ -27,6 +27,7 @@ from data.pipelines.pair_batches import (
 )
 from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
+from data.readers.repeated import repeated_notes
 from data.readers.sentence_pairs import ReadPairs, held_out, lines_of, read_pairs, read_pairs_or_sources
 from data.span_corruption import CorruptedText
 from jaxnlp.config import BatchSize, BatchTokens, Count, Natural, ProperFraction, Rate, TokenCount, UserPath
@@ -177,6 +178,8 @@ class SentencePairs(DataConfig):
             batches = shapes.epochs_of_same(ids, longer_side, batch, seed=seed)
         else:
             batches = shapes.epochs(epoch, longer_side, batch, seed=seed)
+        sources = {name: [(pair.source,) for pair in pairs] for name, (pairs, _) in held.items()}
+        repeated = repeated_notes("sources", [(pair.source,) for pair in train], sources)
         texts = [[(pair.source, pair.reference) for pair in of] for of in (train, *(of for of, _ in held.values()))]
         return Corpus(
             train=batches,
@@ -188,6 +191,7 @@ class SentencePairs(DataConfig):
             description=(
                 f"{description}; {vocabulary_note(processor, first, saved=saved)}; "
                 f"{padding_share(first, shapes):.0%} of the positions in training batches are padding"
+                + "".join(f"\n{note}" for note in repeated)
             ),
             fingerprint=fingerprint(json.dumps([processor.to_json(), texts])),
             of_each_shape=shapes.of_each_shape(batch, lengths if epoch is None else None),

@@ -16,6 +16,7 @@ from data.pipelines.transition_oracle import is_projective
 from data.pipelines.tree_batches import DerivedTree, derived, training_batches, tree_batch, tree_length, tree_split
 from data.readers.earlier_options import require_same_options
 from data.readers.held_out import SplitFiles, held_out_note, hold_out
+from data.readers.repeated import repeated_notes, warn_of_alike
 from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import BatchSize, BatchTokens, Count, PieceCount, UserPath
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
@@ -141,6 +142,9 @@ class Treebank(SplitFiles):
         if not graph:
             description += f"; {processor.system.replace('_', '-')}, {processor.num_transitions} transitions"
         description += "".join(f"\ntraining: {note}" for note in processor.tag_note(kept))
+        texts = {name: [(" ".join(one.words),) for one in of] for name, of in {"": kept, **splits}.items()}
+        description += "".join(f"\n{note}" for note in repeated_notes("sentences", texts.pop(""), texts))
+        warn_of_alike(str(self.train or self.source), processor.relations, "relations")
         if self.source == "files" and self.validation is None:
             held_out = len(splits["validation"])
             description += "\n" + held_out_note(held_out, held_out + len(train), str(self.train))

@@ -198,7 +198,7 @@ def each_its_own(
 
 def _set_up(config: TrainConfig, workdir: Path) -> Setup:
     config = for_device(config, jax.devices()[0], workdir)
-    check_folder(workdir, config)
+    config = check_folder(workdir, config)
     compute = config.model.compute.without_unmapped_kernels
     return set_up(begin(update(config, **{"model.compute": compute}), workdir))
 

@@ -79,7 +79,7 @@ def fit(
     with locked(workdir):
         require_shared_folder(workdir)
         config = for_device(config, jax.devices()[0], workdir)
-        check_folder(workdir, config, extend=extend)
+        config = check_folder(workdir, config, extend=extend)
         setup = set_up(begin(config, workdir), devices=layout.devices)
         require_memory(setup)
         config = setup.config

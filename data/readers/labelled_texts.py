@@ -1,17 +1,17 @@
 """The rows of one part of labelled texts, and its targets: a table of the user's, or a known data set."""
 
-import collections
 import dataclasses
 import logging
+import math
 import os
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from data import DataError
 from data.download import locate_folder
+from data.readers.repeated import warn_of_alike
 from data.readers.sentence_classes import DATA_SETS, read_data_set, read_data_set_file
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.tables import (
@@ -33,8 +33,6 @@ _MISSING = {"na", "n/a", "nan", "null", "none"}
 """Names of missing values, in lower case, as R, pandas, databases and Python write them."""
 _SEPARATORS = ";|/,"
 """Signs that tables often have between classes."""
-_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff]")
-"""Soft hyphens, characters without a width, marks of direction and variants of signs."""
 _logger = logging.getLogger(__name__)
 
 Predicted = Literal["class", "classes", "number"]
@@ -190,18 +188,11 @@ class TextSource:
                 f"{min(names)[:40]!r}; choose the column of the classes with --data.label, or --data.predict number"
             )
         ordered = tuple(sorted(names))
-        alike = collections.defaultdict(list)
-        for name in ordered:
-            alike[_seen(name)].append(name)
         for name in filter(lambda name: name.lower() in _MISSING, ordered):
             _logger.warning(
                 "%s: the label %s is a class; if its rows have no label, make their field empty", path, name
             )
-        for same in alike.values():
-            by_case = len({name.casefold() for name in same}) == 1
-            shown, how = (same, "case") if by_case else (map(ascii, same), "blanks or signs that are not seen")
-            if len(same) > 1:
-                _logger.warning("%s: %s are different classes; they differ only in %s", path, " and ".join(shown), how)
+        warn_of_alike(str(path), ordered, "classes")
         return SeveralClasses(ordered, self.separator) if self.predict == "classes" else OneClass(ordered)
 
     def _names(self, labels: Iterable[str]) -> set[str]:
@@ -215,6 +206,11 @@ class TextSource:
             raise DataError(
                 f"{self.path}: all training numbers in the column {self.columns.label} are {numbers[0]:g}; they must "
                 "differ"
+            )
+        if not math.isfinite(max(numbers) - min(numbers)):
+            raise DataError(
+                f"{self.path}: the training numbers in the column {self.columns.label} go from {min(numbers):g} to "
+                f"{max(numbers):g}; their difference is too large for a number of 64 bits: divide them by a constant"
             )
         return Number(min(numbers), max(numbers))
 
@@ -320,8 +316,3 @@ def parts_of_file(path: Path, sources: Mapping[str, TextSource]) -> list[str]:
             "with a run of one of them"
         )
     return chosen
-
-
-def _seen(name: str) -> str:
-    """The name of a class without what a reader does not see: case, kinds of blanks, signs, and accents as signs."""
-    return " ".join(unicodedata.normalize("NFC", _UNSEEN.sub("", name)).casefold().split())

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from data.readers.repeated import repeated_notes
 from jaxnlp.targets import Number, Targets
 from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
 
@@ -40,20 +41,14 @@ def summary(
     note = f"; {counted} for training truncated to {processor.max_length}: {truncated:,}" if truncated else ""
     what = "tokens of the longer text" if processor.apart else "tokens"
     lines.append(f"{what}: median {half:.0f}, 95% have at most {most:.0f}, maximum {max(lengths)}{note}")
-    repeated = {name: sum(common_texts(rows, train)) for name, rows in splits.items()}
-    lines += [f"{counted} of {name} that are also in training: {count:,}" for name, count in repeated.items() if count]
+    texts = {name: [row.texts for row in rows] for name, rows in splits.items()}
+    lines += repeated_notes(counted, [row.texts for row in train], texts)
     lines += _classes_without_rows(targets, splits)
     lines += _unreachable_numbers(targets, splits)
     shares = "".join(f"; {share:.1%} of the tokens of {name} are unknown" for name, share in (unknown or {}).items())
     origin = ", which --init-from gives; data.tokens, data.vocabulary_size and data.minimum_count are not used"
     lines.append(f"{processor.vocabulary.size:,} tokens in the vocabulary{origin if given else ''}{shares}")
     return "\n".join(lines)
-
-
-def common_texts(rows: Sequence[LabelledText], others: Sequence[LabelledText]) -> list[bool]:
-    """Whether each row has the texts of one of the others; a pair in the other order is the same pair."""
-    seen = {tuple(sorted(row.texts)) for row in others}
-    return [tuple(sorted(row.texts)) in seen for row in rows]
 
 
 def _classes_without_rows(targets: Targets, splits: Mapping[str, Sequence[LabelledText]]) -> list[str]:

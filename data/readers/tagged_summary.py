@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from data.readers.raw_sentences import Counts
+from data.readers.repeated import repeated_notes
 from jaxnlp.text import most_frequent
 from jaxnlp.text.tag_schemes import Scheme
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
@@ -49,6 +50,8 @@ def summary(
     if processor.has_entities and scheme != processor.scheme:
         lines.append(f"labels are read as {scheme} and converted to {processor.scheme}")
     lines += [f"training: {note}" for note in counts.notes()]
+    texts = {name: [(" ".join(one.words),) for one in sentences] for name, sentences in splits.items()}
+    lines += repeated_notes("sentences", texts.pop("training"), texts)
     half, most = np.percentile([len(one.words) for one in train], [50, 95])
     sizes = f"{len(processor.inputs.words):,} words and {len(processor.inputs.characters):,} characters"
     lines.append(f"length of training sentences: median {half:.0f}, 95% have at most {most:.0f}")

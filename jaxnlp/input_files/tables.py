@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import math
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -275,7 +276,7 @@ def _indices(
     if missing:
         raise MissingColumnsError(
             f"{where}: expected the column{'s' * (len(needed) > 1)} {', '.join(needed)} between {between}, got "
-            f"{', '.join(header)}; missing: {', '.join(missing)}"
+            f"{', '.join(header)}; missing: {_missing(missing, header)}"
         )
     repeated = [name for name in needed if list(header).count(name) > 1]
     if repeated:
@@ -283,6 +284,15 @@ def _indices(
             f"{where}: each column must occur once, got {', '.join(header)}; repeated: {', '.join(repeated)}"
         )
     return {name: indices[name] for name in needed}
+
+
+def _missing(missing: Sequence[str], names: Sequence[str]) -> str:
+    """Missing names for a message; with what differs if a name of the file looks the same."""
+    composed = {unicodedata.normalize("NFC", name): name for name in names}
+    alike = {name: composed.get(unicodedata.normalize("NFC", name)) for name in missing}
+    return ", ".join(
+        name if other is None else f"{name!a}, which the file writes as {other!a}" for name, other in alike.items()
+    )
 
 
 def _json_table(path: Path, text: str, columns: Columns, labelled: bool | None, separator: str | None) -> UserTable:
@@ -293,9 +303,10 @@ def _json_table(path: Path, text: str, columns: Columns, labelled: bool | None, 
     needed = columns.needed(labelled=labelled)
     missing = [name for name in needed if name not in names]
     if missing and objects:
+        hint = _ROWS * (len(objects) == 1)
         raise MissingColumnsError(
             f"{path}, line {objects[0][0]}: expected the names {', '.join(needed)}, got "
-            f"{', '.join(names[:MOST_NAMES]) or 'none'}; missing: {', '.join(missing)}{_ROWS * (len(objects) == 1)}"
+            f"{', '.join(names[:MOST_NAMES]) or 'none'}; missing: {_missing(missing, names)}{hint}"
         )
     rows = list[TableRow]()
     for number, (line, fields) in enumerate(objects, 1):

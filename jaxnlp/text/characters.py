@@ -1,5 +1,6 @@
 """A vocabulary of single characters."""
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
@@ -65,7 +66,9 @@ class CharacterVocabulary(Vocabulary):
         ids = self._ids[np.minimum(code_points, len(self._ids) - 1)]
         unknown = ids < 0
         if unknown.any():
-            names = ", ".join(repr(c) for c in sorted({text[i] for i in np.flatnonzero(unknown)}))
+            found = sorted({text[i] for i in np.flatnonzero(unknown)})
+            # A mark that is written onto the sign before it would stand on the quote.
+            names = ", ".join(ascii(c) if unicodedata.combining(c) else repr(c) for c in found)
             raise UnknownCharacterError(
                 f"not in the vocabulary of {self.size} characters: {names} (first at character "
                 f"{int(unknown.argmax()) + 1}); it has {''.join(self.characters)!r}"

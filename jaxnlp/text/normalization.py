@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import functools
+import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
@@ -21,18 +22,21 @@ class Normalization:
       strip: remove blanks at both ends, and all but one of consecutive blanks.
       prefix: tokenize each text as if a blank preceded it.
       sign_is_blank: read a ▁ of the text as a blank, as SentencePiece does; it is not one of consecutive blanks.
+      nfc: first write accents as part of their letters, in the normal form NFC.
     """
 
     charsmap: bytes = b""
     strip: bool = False
     prefix: bool = True
     sign_is_blank: bool = False
+    nfc: bool = False
 
     def __post_init__(self):
         check_charsmap(self.charsmap)
 
     def apply(self, text: str) -> str:
         """The changed text, with the blank before it."""
+        text = unicodedata.normalize("NFC", text) if self.nfc else text
         strings: Iterable[str] = self._rewritten(text.encode()) if self.charsmap else text
         changed = "".join(_without_repeated_blanks(strings) if self.strip else strings)
         if self.sign_is_blank:
@@ -48,16 +52,16 @@ class Normalization:
             "strip": self.strip,
             "prefix": self.prefix,
             "sign_is_blank": self.sign_is_blank,
+            "nfc": self.nfc,
         }
 
     @classmethod
     def from_json(cls, fields: Any) -> Self:
         """The normalization whose `to_json` this is. Raises: ValueError naming the wrong field."""
-        if isinstance(fields, dict):  # older files have no sign_is_blank: `strip` decided it
-            fields = {"sign_is_blank": fields.get("strip"), **fields}
-        require_fields(fields, "normalization", charsmap=str, strip=bool, prefix=bool, sign_is_blank=bool)
+        flags = ("strip", "prefix", "sign_is_blank", "nfc")
+        require_fields(fields, "normalization", charsmap=str, **dict.fromkeys(flags, bool))
         charsmap = base64.b64decode(fields["charsmap"], validate=True)
-        return cls(charsmap, fields["strip"], fields["prefix"], fields["sign_is_blank"])
+        return cls(charsmap, **{name: fields[name] for name in flags})
 
     def _rewritten(self, text: bytes) -> Iterator[str]:
         position = 0
@@ -122,6 +126,8 @@ def _without_repeated_blanks(strings: Iterable[str]) -> Iterator[str]:
 
 UNCHANGED = Normalization()
 """Leaves texts unchanged."""
+COMPOSED = Normalization(nfc=True)
+"""Changes only how accents are written: texts in NFC and NFD have the same tokens."""
 
 
 def _children(unit: int) -> int:

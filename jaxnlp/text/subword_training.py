@@ -2,6 +2,7 @@
 
 import collections
 import json
+import unicodedata
 from collections.abc import Sequence
 from typing import Any, get_args
 
@@ -10,6 +11,7 @@ from tokenizers.models import BPE, Unigram
 from tokenizers.trainers import BpeTrainer, UnigramTrainer
 
 from jaxnlp.text import most_frequent
+from jaxnlp.text.normalization import COMPOSED
 from jaxnlp.text.subwords import BLANK, SPECIAL, UNKNOWN, SubwordKind, Subwords, blanks_swapped, pretokenize
 
 _APART = "\uffff"
@@ -25,7 +27,7 @@ _SCORE_STEP = 1e-4
 def train_subwords(
     texts: Sequence[str], kind: SubwordKind, size: int, *, minimum_count: int = 2, extra: int = 0
 ) -> Subwords:
-    """A vocabulary for texts; equal texts give equal vocabularies.
+    """A vocabulary for texts in the normal form NFC, which it gives all texts; equal texts give equal vocabularies.
 
     `bpe` and `unigram` are trained by the `tokenizers` library. They have byte fallback, so rare characters become
     bytes, and every text can be decoded. `characters` and `words` have the most frequent ones; all others are unknown.
@@ -48,20 +50,21 @@ def train_subwords(
         raise ValueError(
             f"a vocabulary of {size} has no room for tokens, since {size - room} are special, byte or extra symbols"
         )
-    spaced = [blanks_swapped(text if kind == "characters" else f" {text}") for text in texts if text]
+    composed = (unicodedata.normalize("NFC", text) for text in texts if text)
+    spaced = [blanks_swapped(text if kind == "characters" else f" {text}") for text in composed]
     if kind == "words":
         words = collections.Counter(word for text in spaced for word in pretokenize(text))
-        return Subwords(kind, _frequent(words, minimum_count, room), extra=extra)
+        return Subwords(kind, _frequent(words, minimum_count, room), extra=extra, normalization=COMPOSED)
     characters = _frequent(collections.Counter("".join(spaced)), minimum_count, room)
     if kind == "characters":
-        return Subwords(kind, characters, extra=extra)
+        return Subwords(kind, characters, extra=extra, normalization=COMPOSED)
     rare = {ord(character): _APART for character in set("".join(spaced)) - set(characters)}
     spaced = [text.translate(rare) for text in spaced] if rare else spaced
     if kind == "bpe":
         scores = _train_bpe(spaced, room, minimum_count, characters)
     else:
         scores = _train_unigram(spaced, room, characters)
-    return Subwords(kind, tuple(scores), tuple(scores.values()), byte_fallback, extra)
+    return Subwords(kind, tuple(scores), tuple(scores.values()), byte_fallback, extra, COMPOSED)
 
 
 def _frequent(counts: collections.Counter[str], minimum_count: int, most: int) -> tuple[str, ...]:

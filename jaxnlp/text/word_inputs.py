@@ -6,6 +6,7 @@ Axes: W characters of a word, S tokens of BERT.
 import dataclasses
 import functools
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self
@@ -28,7 +29,7 @@ class WordInputs:
 
     Attributes:
       words: the normalised words in the order of their ids, which start at FIRST_ID.
-      characters: the characters in the order of their ids, which start at FIRST_ID; not normalised.
+      characters: the characters in the order of their ids, which start at FIRST_ID, in the normal form NFC.
       pieces: the tokenizer of a BERT; None = there is no BERT.
       lowercase: lowercase words before they are looked up; characters keep their case.
       zero_digits: replace every digit of a word by 0 before it is looked up.
@@ -79,7 +80,7 @@ class WordInputs:
         normalised, characters = Counter[str](), Counter[str]()
         for word, count in counts.items():
             normalised[empty.normalised(word)] += count
-            for character in word:
+            for character in unicodedata.normalize("NFC", word):
                 characters[character] += count
         return dataclasses.replace(
             empty,
@@ -89,7 +90,8 @@ class WordInputs:
         )
 
     def normalised(self, word: str) -> str:
-        """A word in the form of the vocabulary."""
+        """A word in the form of the vocabulary; accents are part of their letters (NFC)."""
+        word = unicodedata.normalize("NFC", word)
         word = word.lower() if self.lowercase else word
         return re.sub(r"\d", "0", word) if self.zero_digits else word
 
@@ -145,7 +147,7 @@ class WordInputs:
             raise ValueError(f"a sentence of {len(words):,} words exceeds the maximum of {self.max_length:,} words")
         characters = [
             [self._character_ids.get(character, UNKNOWN_ID) for character in word[: self.max_characters]]
-            for word in words
+            for word in (unicodedata.normalize("NFC", word) for word in words)
         ]
         arrays = {
             "words": np.array([self._word_ids.get(self.normalised(word), UNKNOWN_ID) for word in words], np.int32),

@@ -55,9 +55,10 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
             compute=TransformerCompute(scan_layers=True),
         ),
         task=LanguageModel(),
-        optimizer=AdamW(learning_rate=1.0, max_grad_norm=None, schedule=Constant()),
+        optimizer=AdamW(learning_rate=3.0, max_grad_norm=None, schedule=Constant()),
         total_steps=2,
         evaluate_every_steps=1,
+        seed=1,
     )
     # Optax raises a Python float to an integer power, which strict promotion refuses.
     with jax.numpy_dtype_promotion("standard"):

@@ -1,5 +1,6 @@
 """Checks before a run continues in its folder."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,10 @@ MAX_DIFFERENCES, MAX_CHARACTERS = 20, 300
 """Maximum number of differences that a message shows, and of characters in each."""
 
 
-def check_folder(workdir: Path, config: TrainConfig, *, extend: bool = False) -> None:
+def check_folder(workdir: Path, config: TrainConfig, *, extend: bool = False) -> TrainConfig:
     """Checks that the folder is new, or has a run with this config. Writes nothing.
+
+    Returns: the config, with the spelling of `init_from` that the run has.
 
     Args:
       workdir: the run's folder.
@@ -60,6 +63,10 @@ def check_folder(workdir: Path, config: TrainConfig, *, extend: bool = False) ->
         before = config_json(workdir, typed=True)
         if config.data.few_lengths is None:  # the device decides it where a run starts
             identity["data"]["few_lengths"] = before["data"].get("few_lengths")
+        earlier = before.get("init_from")
+        if config.init_from and earlier and Path(config.init_from).resolve() == Path(earlier).resolve():
+            identity["init_from"] = earlier
+            config = dataclasses.replace(config, init_from=earlier)
         refuse_config_change(before, identity, workdir, extend=extend)
         trained = max(checkpoint_steps(workdir), default=0)
         if trained > config.total_steps:
@@ -86,6 +93,7 @@ def check_folder(workdir: Path, config: TrainConfig, *, extend: bool = False) ->
             f"{workdir} has metrics up to step {max(saved)} but no checkpoints: they were deleted or moved; restore "
             f"{CHECKPOINTS}, or give another --workdir to start over"
         )
+    return config
 
 
 def refuse_undecoded(text: str) -> None:

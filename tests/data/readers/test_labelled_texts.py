@@ -132,6 +132,13 @@ def test_the_projects_files_are_read_whole(part, name, rows, skipped, caplog):
     assert all((label is None) == ("test" in name) for *_, label in found)
 
 
+def test_numbers_that_are_too_far_apart_are_refused(tmp_path):
+    path = written(tmp_path, "text,label\na,1e308\nb,-1e308\nc,2\n")
+    source = TextSource(Columns(("text",), "label"), str(path), predict="number")
+    with pytest.raises(DataError, match=r"label go from -1e\+308 to 1e\+308; .*: divide them by a constant"):
+        source.targets((path, source.read(path)[0]))
+
+
 def test_classes_that_differ_only_in_case_are_reported(tmp_path, caplog):
     path = written(tmp_path, "text,label\na,pos\nb,POS\nc,neg\n")
     source = TextSource(Columns(("text",), "label"), str(path))

@@ -82,6 +82,13 @@ def test_labels_are_read_if_an_object_has_one_and_are_empty_where_it_is_missing(
     assert [row[2:4] for row in read_table(path, COLUMNS).rows] == [(("x",), ""), (("",), "1"), (("y",), "1")]
 
 
+@pytest.mark.parametrize("text", ["text,e\u0301toiles\nx,1\n", '{"text": "x", "e\u0301toiles": 1}\n'])
+def test_a_missing_column_that_looks_like_one_of_the_file_is_written_by_its_codes(text, tmp_path):
+    path = written(tmp_path, text, "t.jsonl" if text.startswith("{") else "t.csv")
+    with pytest.raises(DataError, match=r"missing: '\\xe9toiles', which the file writes as 'e\\u0301toiles'"):
+        read_rows(path, Columns(("text",), "\u00e9toiles"), labelled=True)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -273,7 +273,7 @@ def training_config(folder):
         model=BertPretrainingConfig(encoder=encoder),
         task=MaskedLanguageModel(),
         optimizer=AdamW(learning_rate=5e-3, schedule=Cosine(warmup=20)),
-        total_steps=250,
+        total_steps=300,
     )
 
 

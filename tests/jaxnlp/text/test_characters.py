@@ -48,6 +48,11 @@ def test_unknown_characters_are_named_with_the_place_of_the_first(text):
         vocabulary.encode(text)
 
 
+def test_an_unknown_mark_on_a_letter_is_named_by_its_code():
+    with pytest.raises(UnknownCharacterError, match=r"3 characters: '\\u0301' \(first at character 2\)"):
+        CharacterVocabulary(["a", "b", "c"]).encode("a\u0301")
+
+
 @pytest.mark.parametrize("character", ["\x00", "@", "b", "d", "🙂"])
 def test_characters_before_between_and_after_the_known_ones_are_unknown(character):
     vocabulary = CharacterVocabulary(["a", "c", "🙁"])

@@ -1,5 +1,6 @@
 import json
 import random
+import unicodedata
 
 import pytest
 
@@ -28,12 +29,14 @@ def random_text(generator):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_every_text_survives(trained, kind):
+def test_every_text_survives_in_nfc(trained, kind):
     subwords, generator = trained[kind], random.Random(0)
     fixed = ["", " ", "  ", " a", "a ", "a  b", "\u2581", " \u2581 ", "\t\r\n", "<s></s><0x41><extra_id_0>", "\uffff"]
     for text in [*fixed, *TEXTS, *(random_text(generator) for _ in range(500))]:
         ids = subwords.encode(text)
+        text = unicodedata.normalize("NFC", text)
         assert subwords.decode(ids) == text
+        assert subwords.encode(text) == subwords.encode(unicodedata.normalize("NFD", text)) == ids
         assert all(END < number < subwords.size - subwords.extra for number in ids)
         if kind == "bpe":
             assert subwords.decode(subwords.encode(text, dropout=0.3, seed=1)) == text

@@ -101,7 +101,8 @@ class Trained(NamedTuple):
         return cls(start, *trained(config, start=start))
 
 
-def assert_takes_the_same_steps(config, mode, one, start=None, rtol=1e-5, of_parameters=1e-4):
+def assert_takes_the_same_steps(config, mode, one, start=None, rtol=1e-5, of_parameters=3e-4):
+    """The parameters differ more than the losses: Adam makes a whole step of a gradient that is nearly zero."""
     found, shared = trained(config, *MODES[mode], start=start)
     np.testing.assert_allclose(found, one.losses, rtol=rtol)
     for name in ("params", "ema"):

@@ -67,6 +67,18 @@ def test_a_created_folder_is_that_of_its_config(tmp_path, tiny_config, tiny_gpt)
     check_folder(tmp_path / "run", config)
 
 
+def test_pretrained_weights_may_be_named_in_another_spelling_and_no_others(tmp_path, tiny_config):
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "link").symlink_to("weights")
+    config = tiny_config(init_from=str(tmp_path / "weights"))
+    make(tmp_path / "run", config)
+    for spelling in ("weights/", "run/../weights", "link"):
+        assert check_folder(tmp_path / "run", tiny_config(init_from=f"{tmp_path}/{spelling}")) == config
+    for others in (None, str(tmp_path / "other")):
+        with pytest.raises(RunMismatchError, match=r"\n  init_from: "):
+            check_folder(tmp_path / "run", tiny_config(init_from=others))
+
+
 def test_another_config_is_refused_with_each_difference_and_changes_nothing(tmp_path, tiny_config):
     make(tmp_path, tiny_config())
     before = files(tmp_path)

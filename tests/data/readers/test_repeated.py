@@ -1,0 +1,63 @@
+import logging
+import unicodedata
+
+import pytest
+
+from data.readers.repeated import also_in, as_seen, repeated_notes, warn_of_alike
+
+ACCENT = "Le café numéro un\nétait là"
+SAME = {
+    "NFD": unicodedata.normalize("NFD", ACCENT),
+    "case": ACCENT.upper(),
+    "blanks": f" {ACCENT.replace(' ', '  ')} ",
+    "a blank that does not break": ACCENT.replace(" ", "\u00a0"),
+    "line ends": ACCENT.replace("\n", "\r\n"),
+    "a sign without a width": f"\ufeff{ACCENT}\u200b",
+}
+
+
+@pytest.mark.parametrize("text", SAME.values(), ids=SAME)
+def test_texts_that_look_the_same_are_the_same(text):
+    assert text != ACCENT
+    assert as_seen(text) == as_seen(ACCENT)
+    assert also_in([(text, "b"), ("b", text), (text,), ("b",)], [("other",), (ACCENT, "B")]) == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["Le cafe numéro un était là", "Le café, numéro un était là", "Lecafé numéro un était là"]
+)
+def test_other_letters_and_signs_are_other_texts(text):
+    assert as_seen(text) != as_seen(ACCENT)
+
+
+def test_notes_name_the_splits_with_training_examples():
+    splits = {"validation": [("a",), ("A ",), ("c",)], "test": [("d",)]}
+    assert repeated_notes("sentences", [("a",), ("b",)], splits) == [
+        "sentences of validation that are also in training: 2"
+    ]
+
+
+ALIKE = {
+    "case": (["LOC", "Loc", "PER"], "LOC and Loc are different types; they differ only in case"),
+    "accents": (
+        ["Café", "Cafe\u0301"],
+        r"'Cafe\u0301' and 'Caf\xe9' are different types; they differ only in how accents are written, in NFC or NFD; "
+        "write all in NFC",
+    ),
+    "signs": (
+        ["a b", "a\u00a0b"],
+        r"'a b' and 'a\xa0b' are different types; they differ only in blanks or signs that are not seen",
+    ),
+}
+
+
+@pytest.mark.parametrize(("names", "message"), ALIKE.values(), ids=ALIKE)
+def test_names_that_look_alike_are_warned_of_with_what_differs(names, message, caplog):
+    with caplog.at_level(logging.WARNING):
+        warn_of_alike("tags.txt", [*names, *names, "other"], "types")
+    assert caplog.messages == [f"tags.txt: {message}"]
