@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,22 +105,29 @@ def record(path: Path, row: dict[str, Any]) -> None:
 def table(rows: list[dict[str, Any]], steps: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table, with the machine."""
     of_step = {row["run"]: row["estimated_seconds"] for row in steps}
-    where = [(f"{row['cores']} cores of {row['device']}", row["date"], short_commit(row["commit"])) for row in rows]
-    machines, dates, commits = (" and ".join(sorted({*values})) for values in zip(*where, strict=True))
+    devices = _each(f"{row['cores']} cores of {row['device']}" for row in rows)
+    dates, commits, of_steps, jax = (
+        _each(row[name] if name != "commit" else short_commit(row[name]) for row in of)
+        for of, name in ((rows, "date"), (rows, "commit"), (steps, "commit"), (steps, "jax"))
+    )
     lines = [
-        f"Measured on {machines}, {dates}, at commit {commits}.",
+        f"Measured on {devices}, {dates}, at commit {commits}. Steps estimated by jax {jax} at commit {of_steps}.",
         "",
         "| recipe | "
         + " | ".join(f"examples a second, {workers} workers" for workers in WORKERS)
-        + " | estimated ms for a step on an H100 | batches in a step, 0 workers |",
-        "| --- |" + " ---: |" * (len(WORKERS) + 2),
+        + " | estimated ms for a step on an H100 | batches in a step, 0 workers | most batches in a step |",
+        "| --- |" + " ---: |" * (len(WORKERS) + 3),
     ]
     for row in rows:
-        rates = (f"{row['examples'] / row['batch_seconds'][str(workers)]:,.0f}" for workers in WORKERS)
-        step = of_step[row["run"]]
-        ratio = step / row["batch_seconds"]["0"]
-        lines.append(f"| {row['run']} | {' | '.join(rates)} | {step * 1e3:.1f} | {ratio:.1f} |")
+        seconds, step = row["batch_seconds"], of_step[row["run"]]
+        rates = (f"{row['examples'] / seconds[str(workers)]:,.0f}" for workers in WORKERS)
+        batches = f"{step / seconds['0']:.1f} | {step / min(seconds.values()):.1f}"
+        lines.append(f"| {row['run']} | {' | '.join(rates)} | {step * 1e3:.1f} | {batches} |")
     return "\n".join(lines) + "\n"
+
+
+def _each(values: Iterable[str]) -> str:
+    return " and ".join(sorted({*values}))
 
 
 def main(arguments: Sequence[str] = ()) -> None:

@@ -15,6 +15,7 @@ def test_the_page_has_the_table_of_the_recorded_rows():
     page = PAGE.read_text(encoding="utf-8")
     assert page == with_table(page, table(recorded, steps), MARKERS)
     assert [row["run"] for row in recorded] == [row["run"] for row in steps] == runs()
+    assert all(row["commit"] and "-dirty" not in row["commit"] for row in (*recorded, *steps))
 
 
 class Data:
@@ -58,9 +59,25 @@ def test_whole_epochs_of_batches_as_on_a_gpu_are_measured_after_the_first_ones(m
     assert data.workers == [*WORKERS]
     assert changes == [("awd_lstm", {"data.few_lengths": True})]
     assert row == {"examples": 5.0, "batch_seconds": {str(n): pytest.approx(0.004) for n in WORKERS}}
-    where = {"run": "awd_lstm", "cores": 2, "device": "CPU", "date": "", "commit": "0" * 40}
-    shown = table([where | row], [{"run": "awd_lstm", "estimated_seconds": 0.01}])
-    assert shown.endswith("| awd_lstm | 1,250 | 1,250 | 1,250 | 10.0 | 2.5 |\n")
+
+
+def test_the_table_has_the_batches_of_no_worker_and_of_the_best_number_of_workers():
+    where = {"cores": 2, "device": "CPU", "date": "today", "commit": "0" * 40}
+    seconds = {"awd_lstm": (0.004, 0.002, 0.01), "vit_digits": (0.01, 0.02, 0.01)}
+    rows = [
+        {"run": run, "examples": 5.0, "batch_seconds": dict(zip(map(str, WORKERS), of, strict=True))} | where
+        for run, of in seconds.items()
+    ]
+    step = {"estimated_seconds": 0.01, "commit": "1" * 40 + "-dirty", "jax": "0.11.2"}
+    shown = table(rows, [{"run": run} | step for run in seconds]).splitlines()
+    assert shown[0] == (
+        f"Measured on 2 cores of CPU, today, at commit {'0' * 12}. "
+        f"Steps estimated by jax 0.11.2 at commit {'1' * 12}-dirty."
+    )
+    assert shown[-2:] == [
+        "| awd_lstm | 1,250 | 2,500 | 500 | 10.0 | 2.5 | 5.0 |",
+        "| vit_digits | 500 | 250 | 500 | 10.0 | 1.0 | 1.0 |",
+    ]
 
 
 def test_results_are_kept_in_the_order_of_the_recipes(tmp_path):
