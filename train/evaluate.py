@@ -310,9 +310,9 @@ def main(arguments: list[str]) -> int:
     check_seeds(folders)
     if options.predictions is not None and len(folders) > 1:
         raise DataError("--predictions needs one run; score the runs one by one")
-    require_place(options.record)
+    require_place(options.record, option="--record")
     if options.predictions is not None and not options.predictions.is_dir():
-        require_place(options.predictions)
+        require_place(options.predictions, option="--predictions")
     check = functools.partial(refuse_data_file, files=options.files, config=run_folder.read_config(folders[0]))
     if options.predictions is not None:
         check(options.predictions)

@@ -121,26 +121,30 @@ def wrong_format(path: Path, suffixes: Sequence[str]) -> str | None:
     return f"{path} has the format of {suffixes[0]} files; give it a name in {suffixes[0]}"
 
 
-def require_place(path: Path | None, *suffixes: str) -> None:
-    """Checks before long work that a file can be written there later.
+def require_place(path: Path | None, *suffixes: str, option: str = "--out") -> None:
+    """Checks before long work that `write_file` can write a file there later.
 
     Args:
       path: of the file; None passes.
       suffixes: of its format, the usual one first; a name with the suffix of another format is refused.
+      option: the option that gives the path, for messages.
 
     Raises: OSError naming the path; ValueError for a name of another format.
     """
     if path is not None and suffixes and (problem := wrong_format(path, suffixes)):
         raise ValueError(problem.replace(" has ", " would have ", 1))
-    if path is None or (path.exists() and not path.is_dir()):
-        return
-    if path.is_dir():
+    if path is not None and path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path is None or (path.exists() and not path.is_file()):
+        return
     folder = next(parent for parent in (path.parent, *path.parent.parents) if parent.exists())
     if not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     if not os.access(folder, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+        raise PermissionError(
+            f"{path} cannot be written: the folder {folder.resolve()} does not allow it; give another place with "
+            f"{option}"
+        )
 
 
 def refuse_contents(folder: Path) -> None:

@@ -58,7 +58,7 @@ class Ask(Command):
 
         Raises: ValueError, OSError for questions or a text that are missing, blank or cannot be read.
         """
-        require_place(self.html, *PAGES)
+        require_place(self.html, *PAGES, option="--html")
         if str(self.context) == "-" and not self.questions and str(self.file or "-") == "-":
             raise ValueError("standard input has either the text or the questions; give one of them another way")
         columns = TextColumns.of_run(trained.config)

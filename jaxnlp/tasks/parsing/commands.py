@@ -80,8 +80,8 @@ class Parse(Command):
         long.
         """
         require_place(self.out, ".conllu", ".tsv")
-        require_place(self.svg, ".svg")
-        require_place(self.html, *PAGES)
+        require_place(self.svg, ".svg", option="--svg")
+        require_place(self.html, *PAGES, option="--html")
         processor: ParserProcessor = trained.processor
         parse = SentenceParser(trained, num_beams=self.num_beams)
         if tagger is not None:

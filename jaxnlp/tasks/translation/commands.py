@@ -66,7 +66,7 @@ class Translate(SearchOptions, Command):
 
         Raises: ValueError, OSError for texts that are missing or cannot be read, and when the page cannot be written.
         """
-        require_place(self.alignment, *PAGES)
+        require_place(self.alignment, *PAGES, option="--alignment")
         translator = Translator.of(trained.model, trained.processor.symbols)
         processor: TranslationProcessor = trained.processor
         max_length = max_source_length(trained)

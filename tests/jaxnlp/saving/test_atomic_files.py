@@ -121,8 +121,13 @@ def test_places_that_cannot_be_written_are_found_before_the_work(tmp_path, monke
     with pytest.raises(NotADirectoryError, match="file"):
         require_place(tmp_path / "file" / "x")
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(PermissionError, match=str(tmp_path)):
-        require_place(tmp_path / "new" / "x")
+    monkeypatch.chdir(tmp_path)
+    refused = f"x cannot be written: the folder {tmp_path} does not allow it; give another place with --page"
+    for place in (Path("x"), tmp_path / "new" / "x"):
+        with pytest.raises(PermissionError, match=refused):
+            require_place(place, option="--page")
+    with pytest.raises(PermissionError, match="file cannot be written"):  # to replace a file changes its folder
+        require_place(tmp_path / "file")
 
 
 @small_disk()
