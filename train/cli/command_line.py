@@ -111,6 +111,7 @@ def parse_resumed(arguments: list[str], program: str) -> tuple[TrainConfig, RunO
         raise UsageError(f"--resume needs the run's folder: {program} --resume FOLDER")
     given, *fields = arguments
     folder = Path(given).expanduser()
+    folder = folder if folder.parts else Path.cwd()  # a run's folder has a name, see `check_path`
     read_config_json(folder)  # names the runs inside, where it is not one
     options = RunOptions(workdir=folder)
     config = run_folder.read_config(folder, typed=True)

@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import io
 import re
@@ -53,6 +54,8 @@ def test_a_run_is_resumed_with_its_own_config_and_further_options(tmp_path, monk
     assert parse_resumed([str(folder)], "train") == (config, RunOptions(workdir=folder))
     monkeypatch.setenv("HOME", str(folder.parent))
     assert parse_resumed([f"~/{folder.name}"], "train") == (config, RunOptions(workdir=folder))
+    with contextlib.chdir(folder):  # `fit` refuses a path without a name
+        assert parse_resumed(["."], "train") == (config, RunOptions(workdir=folder))
     resumed = parse_resumed([str(folder), "--total-steps", "9", "--extend"], "train")
     assert resumed == (update(config, total_steps=9), RunOptions(workdir=folder, extend=True))
 
