@@ -404,6 +404,8 @@ def main(arguments: Sequence[str]) -> int:
     (options,) = read_options([Options], arguments, program=program, description=Options.__doc__ or "")
     try:
         return run(options, Console(markup=False, emoji=False))
+    except BrokenPipeError:  # no failed download: the reader of the output has seen enough
+        raise
     except OSError as error:
         print(f"error: {reason(error)}", file=sys.stderr)
         return 1

@@ -124,6 +124,15 @@ def test_the_list_says_what_is_at_hand_and_where_the_rest_comes_from(all_online,
     assert listed()[0] == "plays   0.3 MB  in JAXNLP_DATA"
 
 
+def test_a_reader_that_has_seen_enough_is_no_failed_download(all_online, data_sets, monkeypatch):
+    def closed():
+        raise BrokenPipeError
+
+    monkeypatch.setattr(download, "print_list", closed)
+    with pytest.raises(BrokenPipeError):  # the command then ends quietly
+        main([])
+
+
 def test_the_check_finds_a_damaged_file(all_online, data_sets, own_folder, capsys):
     main(["plays"])
     capsys.readouterr()
