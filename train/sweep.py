@@ -36,6 +36,7 @@ from train.recipes import load_recipe
 from train.run import folder as run_folder
 from train.run import lock
 from train.run.continuation import check_folder
+from train.run.signals import exit_status, handled
 
 PROGRAM = f"{program_name()} sweep"
 
@@ -237,17 +238,28 @@ def _flags(name: str, value: str, config: TrainConfig) -> Iterator[str]:
 
 
 def train_process(arguments: Sequence[str], log: Path) -> int:
-    """Trains a run in its own process. Returns: the exit status."""
+    """Trains a run in its own process. Returns: the exit status.
+
+    Raises: KeyboardInterrupt with the name of a signal that stops the sweep, once the run has saved and ended.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as file:
+    received = list[signal.Signals]()
+    process: subprocess.Popen[bytes] | None = None
+
+    def stop(number: signal.Signals) -> None:
+        received.append(number)
+        if process is not None:
+            process.terminate()
+
+    with log.open("ab") as file, handled(stop):
         command, environ = command_of("train", arguments)
         process = subprocess.Popen(command, env=environ, stdout=file, stderr=subprocess.STDOUT)
-        try:
-            return process.wait()
-        except KeyboardInterrupt:  # the run saves a checkpoint before it ends
+        if received:  # while it was started
             process.terminate()
-            process.wait()
-            raise
+        status = process.wait()
+    if received:
+        raise KeyboardInterrupt(received[0].name)
+    return status
 
 
 def sweep(runs: Sequence[SweptRun], workdir: Path, train: Train = train_process) -> int:
@@ -303,7 +315,7 @@ def sweep_at_once(runs: Sequence[SweptRun], workdir: Path) -> int:
                 stopped_by, errors = fit_at_once(configs, folders, commands, console)
                 failed = {folder: f"failed: {error}" for folder, error in errors.items()}
                 if stopped_by is not None:
-                    raise KeyboardInterrupt
+                    raise KeyboardInterrupt(stopped_by)
         finally:
             if any((run.folder / run_folder.METRICS_FILE).is_file() for run in runs):
                 write_results(runs, failed, workdir)
@@ -339,7 +351,8 @@ def _last_line(log: Path) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the sweep. Returns: the exit status: 0 all runs are finished, 1 some failed, 130 it was interrupted.
+    """Runs the sweep. Returns: the exit status: 0 all runs are finished, 1 some failed; 130 stopped by SIGINT, 143 by
+    SIGTERM, 129 by SIGHUP.
 
     Raises: ValueError for a wrong command; OSError.
     """
@@ -347,18 +360,16 @@ def main(arguments: list[str]) -> int:
         print(wrapped(USAGE))
         return 0 if arguments else 2
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+    def interrupt(number: signal.Signals) -> None:
+        raise KeyboardInterrupt(number.name)
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
     try:
-        command = read_command(arguments)
-        failed = (sweep_at_once if command.at_once else sweep)(plan(command), command.workdir)
-    except KeyboardInterrupt:
+        with handled(interrupt):
+            command = read_command(arguments)
+            failed = (sweep_at_once if command.at_once else sweep)(plan(command), command.workdir)
+    except KeyboardInterrupt as stopped:
         print("interrupted; to resume, repeat the command", file=sys.stderr)
-        return 130
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+        return exit_status(str(stopped) or signal.SIGINT.name)
     print(f"results  {command.workdir / 'sweep.csv'}\npage     {command.workdir / 'sweep.html'}")
     return 1 if failed else 0
 

@@ -1,6 +1,9 @@
 import csv
 import errno
 import json
+import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from train import sweep as module
 from train.at_once import Ending
 from train.cli.command_line import UsageError
 from train.run.folder import LOCK_FILE, RunMismatchError
+from train.run.signals import STOP_SIGNALS
 from train.sweep import SweepCommand, main, plan, read_command, read_grid, sweep, sweep_at_once
 
 GRID = ["model.num_layers=1,2", "optimizer.learning_rate=1e-3,3e-3"]
@@ -254,6 +258,21 @@ def test_wrong_commands_end_with_2_and_an_interrupted_one_with_130(tmp_path, mon
     monkeypatch.setattr(module, "sweep", interrupted)
     assert main(["gpt_shakespeare_cpu", "--grid", "model.width=16", "--workdir", str(tmp_path)]) == 130
     assert "to resume, repeat the command" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_a_signal_ends_the_sweep_once_its_run_has_saved(tmp_path, monkeypatch, number):
+    run = f"""import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit("saved"))
+os.kill(os.getppid(), {number})
+time.sleep(10)"""
+    monkeypatch.setattr(module, "command_of", lambda *_: ([sys.executable, "-c", run], os.environ))
+    before = signal.signal(signal.SIGHUP, lambda *_: None)  # whoever starts the tests may ignore it
+    try:
+        assert main(["gpt_shakespeare_cpu", "--seeds", "2", "--workdir", str(tmp_path)]) == 128 + number
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert [(log.name, log.read_text()) for log in tmp_path.glob("*.log")] == [("seed=0.log", "saved\n")]
 
 
 def test_a_full_disk_is_a_line(tmp_path, monkeypatch, capsys):

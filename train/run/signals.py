@@ -1,10 +1,12 @@
 """Graceful stop of a run: after SIGTERM, SIGINT or SIGHUP the training loop saves a checkpoint and exits."""
 
+import contextlib
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -36,12 +38,8 @@ class StopSignal:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopSignal":
-        hang_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-        heeded = [number for number in STOP_SIGNALS if hang_up or number != signal.SIGHUP]
-        if jax.process_count() > 1:
-            heeded.remove(signal.SIGTERM)  # JAX's own handler passes it on
-        if threading.current_thread() is not threading.main_thread():
-            heeded = []  # Python lets only the main thread handle signals
+        # With several processes JAX's own handler passes SIGTERM on.
+        heeded = [number for number in _heeded() if jax.process_count() == 1 or number != signal.SIGTERM]
         self._before = {number: signal.signal(number, self._note) for number in heeded}
         return self
 
@@ -69,6 +67,34 @@ class StopSignal:
     def _restore(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def handled(handler: Callable[[signal.Signals], object]) -> Iterator[None]:
+    """A context in which this function is called at each signal that `StopSignal` would heed.
+
+    It is for a process that only starts runs: JAX's devices, which `StopSignal` asks for, are left to the runs.
+    """
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            _print_nowhere()
+        handler(signal.Signals(number))
+
+    before = {number: signal.signal(number, handle) for number in _heeded()}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+def _heeded() -> list[signal.Signals]:
+    """The signals to handle."""
+    if threading.current_thread() is not threading.main_thread():
+        return []  # Python lets only the main thread handle signals
+    hang_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [number for number in STOP_SIGNALS if hang_up or number != signal.SIGHUP]
 
 
 def _print_nowhere() -> None:
