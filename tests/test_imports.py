@@ -52,6 +52,7 @@ ALLOWED = {
     "jaxnlp.input_files": ("jaxnlp.input_files", "jaxnlp.corpus"),
     "jaxnlp.inference": ("jaxnlp.typing",),
     "jaxnlp.inference.batches": ("jaxnlp.typing", "jaxnlp.ops.devices"),
+    "jaxnlp.inference.caches": ("jaxnlp.saving.atomic_files",),
     "jaxnlp.pages": (*LEAVES, "jaxnlp.pages"),
     "jaxnlp.pages.blocks": (),
     "jaxnlp.saving": LEAVES,

@@ -1,10 +1,13 @@
 """Cache directories of downloads and compiled programs."""
 
 import contextlib
+import functools
 import logging
 import os
 from pathlib import Path
 from typing import Any
+
+from jaxnlp.saving.atomic_files import write_file
 
 _logger = logging.getLogger(__name__)
 
@@ -53,7 +56,29 @@ def use_compilation_cache(folder: Path | None = None) -> None:
     if str(chosen) != settings.jax_compilation_cache_dir:
         settings.update("jax_compilation_cache_dir", str(chosen))
         compilation_cache.reset_cache()  # JAX decides at its first compilation whether it has a cache
+    _replace_unreadable()
     settings.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+@functools.cache
+def _replace_unreadable() -> None:
+    """Lets JAX replace a file that it cannot read, such as one that a full disk has truncated.
+
+    JAX keeps a file that exists, so each later start would compile the program again.
+    """
+    from jax._src.lru_cache import LRUCache  # JAX has no public name for its files
+
+    files: Any = LRUCache
+    keep = files.put
+
+    def put(cache: Any, key: str, program: bytes) -> None:
+        file = cache.path / f"{key}-cache"
+        if file.exists():  # it could not be read, or another process has just written it
+            write_file(file, program)
+        else:
+            keep(cache, key, program)
+
+    files.put = put
 
 
 def _remove_oldest(folder: Path, most_bytes: int) -> None:

@@ -1,4 +1,5 @@
 import os
+import warnings
 from pathlib import Path
 
 import jax
@@ -96,6 +97,26 @@ def test_a_program_compiled_after_others_is_kept(tmp_path, monkeypatch, without_
     use_compilation_cache()
     jax.jit(lambda x: x * 2.0 - 5.0)(1.0).block_until_ready()
     assert [*(tmp_path / "compiled").glob("jit__lambda*")]
+
+
+def test_a_program_that_cannot_be_read_is_replaced(tmp_path, monkeypatch, without_cache):
+    """As a full disk leaves it. JAX alone would compile it again at each start."""
+    monkeypatch.setenv("JAXNLP_CACHE", str(tmp_path))
+    use_compilation_cache()
+
+    def start():
+        jax.clear_caches()
+        jax.jit(lambda x: x * 3.0 - 7.0)(1.0).block_until_ready()
+
+    start()
+    files = {file: file.read_bytes() for file in (tmp_path / "compiled").glob("jit__lambda*")}
+    for file, content in files.items():
+        file.write_bytes(content[:100])
+    with pytest.warns(UserWarning, match="Error reading persistent compilation cache entry for 'jit__lambda"):
+        start()
+    assert [file.stat().st_size > 100 for file in files] == [True]
+    with warnings.catch_warnings(action="error"):
+        start()
 
 
 def test_programs_that_were_not_used_for_the_longest_time_are_removed_above_the_bound(
