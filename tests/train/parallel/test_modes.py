@@ -49,8 +49,10 @@ def llama(files):
     return dataclasses.replace(config, model=model)
 
 
+RATE = {"optimizer.learning_rate": 1e-2}
+"""Of a GPT: at the guard's rate of 3e-2 rounding is amplified."""
 FAMILIES = {
-    "GPT": CONFIGS["LanguageModel"],
+    "GPT": lambda files: update(CONFIGS["LanguageModel"](files), **RATE),
     "Llama": llama,
     "LSTM": slow_lstm,
     "Perceiver": CONFIGS["QuestionAnswering"],
@@ -101,8 +103,7 @@ class Trained(NamedTuple):
         return cls(start, *trained(config, start=start))
 
 
-def assert_takes_the_same_steps(config, mode, one, start=None, rtol=1e-5, of_parameters=3e-4):
-    """The parameters differ more than the losses: Adam makes a whole step of a gradient that is nearly zero."""
+def assert_takes_the_same_steps(config, mode, one, start=None, rtol=1e-5, of_parameters=1e-4):
     found, shared = trained(config, *MODES[mode], start=start)
     np.testing.assert_allclose(found, one.losses, rtol=rtol)
     for name in ("params", "ema"):
@@ -124,7 +125,7 @@ def test_every_family_takes_the_same_steps_in_every_mode(family, mode, on_one_de
 
 
 def gpt(files):
-    return update(guards.gpt_characters(files), accumulation_steps=1, ema_decay=None)
+    return update(guards.gpt_characters(files), accumulation_steps=1, ema_decay=None, **RATE)
 
 
 OPTIONS = {
