@@ -2,8 +2,9 @@
 
 Source: Vaswani et al. 2017, small and pre-norm; Provilkov et al. 2020 for BPE dropout; the average of the
 parameters is evaluated. Data: Zhang, Frey and Bansal 2020.
-Cost: to be measured.
-Expect: to be measured.
+Cost: 91 minutes on one CPU core of a busy machine with bfloat16 instructions.
+Expect: BLEU 13.7 on the development set by greedy decoding, 15.2 with 5 beams and a length penalty of 0.6. The LSTM,
+chr_en_lstm, has 16.1.
 Command: jaxnlp train chr_en_transformer --workdir runs/chr_en_transformer
 """
 

@@ -15,6 +15,7 @@ from data.pipelines.corruption import recalled_facts, salient_spans, span_corrup
 from data.pipelines.endless import Examples, iterable, shuffled
 from data.questions import CharacterText, Questions, question_split
 from data.readers.birth_places import FOLDER, NamesCorpus, NamesSource, read_names
+from data.readers.repeated import repeated_notes
 from jaxnlp.config import Count, Fraction, UserPath
 from jaxnlp.text.characters import CharacterVocabulary
 from jaxnlp.text.questions import Question
@@ -121,6 +122,8 @@ class NamesQuestions(_NamesConfig):
         vocabulary = self.vocabulary_of(names, processor)
         kept, held_out = self.training_questions(names)
         texts = [self.readable_text(question, vocabulary) for question in kept]
+        asked = {name: [(one.text,) for one in of] for name, of in {"held-out": held_out, "dev": names.dev}.items()}
+        notes = repeated_notes("questions", [(question.text,) for question in kept], asked)
         return self.corpus(
             names,
             vocabulary,
@@ -130,6 +133,7 @@ class NamesQuestions(_NamesConfig):
             description=(
                 f"{self.source}: {len(kept):,} questions for training, {len(held_out):,} held out, "
                 f"{len(names.dev):,} dev, {len(names.test):,} test; {vocabulary.size} distinct characters"
+                + "".join(f"\n{note}" for note in notes)
             ),
         )
 

@@ -115,7 +115,7 @@ class TextTable(TableFiles):
     swap_pairs: bool = False
     """Train on each pair in both orders."""
     drop_duplicates: bool = False
-    """Remove training rows whose texts are also in validation or test, in either order, but for case and blanks."""
+    """Remove training rows whose texts are also in validation or test, as a reader sees them, in either order."""
     length_multiple: Count = 16
     """Batches have the length of their longest text, rounded up to a multiple of this; JAX compiles a program
     for each length."""

@@ -179,7 +179,8 @@ class SentencePairs(DataConfig):
         else:
             batches = shapes.epochs(epoch, longer_side, batch, seed=seed)
         sources = {name: [(pair.source,) for pair in pairs] for name, (pairs, _) in held.items()}
-        repeated = repeated_notes("sources", [(pair.source,) for pair in train], sources)
+        fitting_pairs = itertools.compress(train, fits)
+        repeated = repeated_notes("sources", [(pair.source,) for pair in fitting_pairs], sources)
         texts = [[(pair.source, pair.reference) for pair in of] for of in (train, *(of for of, _ in held.values()))]
         return Corpus(
             train=batches,

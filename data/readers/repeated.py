@@ -1,6 +1,7 @@
 """Texts that look the same to a reader: examples of validation that are also in training, and names that are alike."""
 
 import collections
+import itertools
 import logging
 import re
 import unicodedata
@@ -16,14 +17,15 @@ Texts = Sequence[str]
 
 def as_seen(text: str) -> str:
     """A text without what a reader does not see or mind: case, kinds of blanks, signs, and accents as signs."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", _UNSEEN.sub("", text))
-    return " ".join(text.casefold().split())
+    if text.isascii():
+        return " ".join(text.lower().split())
+    composed = unicodedata.normalize("NFC", _UNSEEN.sub("", text))
+    return " ".join(unicodedata.normalize("NFC", composed.casefold()).split())
 
 
 def also_in(rows: Iterable[Texts], others: Iterable[Texts]) -> list[bool]:
     """Whether each row has the texts of one of the others, as a reader sees them; a pair may be in the other order."""
-    seen = set(map(_key, others))
+    seen = frozenset(map(_key, others))
     return [_key(row) in seen for row in rows]
 
 
@@ -35,7 +37,8 @@ def repeated_notes(counted: str, train: Sequence[Texts], splits: Mapping[str, Se
       train: the training examples.
       splits: those of each other split.
     """
-    counts = {name: sum(also_in(rows, train)) for name, rows in splits.items()}
+    seen = frozenset(map(_key, train))
+    counts = {name: sum(_key(row) in seen for row in rows) for name, rows in splits.items()}
     return [f"{counted} of {name} that are also in training: {count:,}" for name, count in counts.items() if count]
 
 
@@ -46,12 +49,17 @@ def warn_of_alike(where: str, names: Iterable[str], what: str) -> None:
         alike[as_seen(name)].append(name)
     for same in alike.values():
         if len(same) > 1:
-            shown, how = same, "case"
-            if len({unicodedata.normalize("NFC", name) for name in same}) == 1:
-                shown, how = [*map(ascii, same)], "how accents are written, in NFC or NFD; write all in NFC"
-            elif len({name.casefold() for name in same}) > 1:
-                shown, how = [*map(ascii, same)], "blanks or signs that are not seen"
-            _logger.warning("%s: %s are different %s; they differ only in %s", where, " and ".join(shown), what, how)
+            composed = {unicodedata.normalize("NFC", name) for name in same}
+            folded = {name.casefold() for name in composed}
+            forms = {unicodedata.is_normalized("NFC", name) for name in same}
+            how = {
+                "case": len(folded) < len(composed),
+                "how accents are written (write all in NFC)": len(forms) > 1,
+                "blanks or signs that are not seen": len(folded) > 1,
+            }
+            shown = same if [*how.values()] == [True, False, False] else [*map(ascii, same)]
+            differ = " and ".join(itertools.compress(how, how.values()))
+            _logger.warning("%s: %s are different %s; they differ only in %s", where, " and ".join(shown), what, differ)
 
 
 def _key(texts: Texts) -> tuple[str, ...]:

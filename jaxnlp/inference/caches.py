@@ -66,7 +66,10 @@ def _replace_unreadable() -> None:
 
     JAX keeps a file that exists, so each later start would compile the program again.
     """
-    from jax._src.lru_cache import LRUCache  # JAX has no public name for its files
+    try:
+        from jax._src.lru_cache import LRUCache  # JAX has no public name for its files
+    except ImportError:  # another version of JAX: then such a program is compiled again at each start
+        return
 
     files: Any = LRUCache
     keep = files.put

@@ -68,7 +68,7 @@ class CharacterVocabulary(Vocabulary):
         if unknown.any():
             found = sorted({text[i] for i in np.flatnonzero(unknown)})
             # A mark that is written onto the sign before it would stand on the quote.
-            names = ", ".join(ascii(c) if unicodedata.combining(c) else repr(c) for c in found)
+            names = ", ".join(ascii(c) if unicodedata.category(c).startswith("M") else repr(c) for c in found)
             raise UnknownCharacterError(
                 f"not in the vocabulary of {self.size} characters: {names} (first at character "
                 f"{int(unknown.argmax()) + 1}); it has {''.join(self.characters)!r}"

@@ -5,6 +5,7 @@ import gzip
 import itertools
 import logging
 import math
+import unicodedata
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -69,7 +70,7 @@ def read_word_vectors(path: str | Path, words: Sequence[str], *, seed: int = 0) 
             word, columns = _split(line, width)
             if not vectors.size:  # after the first line has shown that the header's width is right
                 vectors = np.zeros((len(words), width), np.float32)
-            row = rows.get(word)
+            row = rows.get(unicodedata.normalize("NFC", word), rows.get(word))
             if row is not None and not known[row]:
                 vectors[row], known[row] = _numbers(columns), True
         except ValueError as error:

@@ -107,7 +107,7 @@ def parse_resumed(arguments: list[str], program: str) -> tuple[TrainConfig, RunO
 
     Raises: UsageError, RunError, ConfigError.
     """
-    if not arguments or arguments[0].startswith("-"):
+    if not arguments or not arguments[0] or arguments[0].startswith("-"):
         raise UsageError(f"--resume needs the run's folder: {program} --resume FOLDER")
     given, *fields = arguments
     folder = Path(given).expanduser()

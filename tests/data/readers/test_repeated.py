@@ -13,6 +13,7 @@ SAME = {
     "a blank that does not break": ACCENT.replace(" ", "\u00a0"),
     "line ends": ACCENT.replace("\n", "\r\n"),
     "a sign without a width": f"\ufeff{ACCENT}\u200b",
+    "a sign inside a letter": unicodedata.normalize("NFD", ACCENT).replace("e\u0301", "e\u200b\u0301"),
 }
 
 
@@ -26,6 +27,11 @@ def test_texts_that_look_the_same_are_the_same(text):
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize("text", ["\u03a4\u03b1\u0390\u03b6\u03c9", "\u03b0", "Stra\u00dfe", "\u0130stanbul"])
+def test_the_case_of_a_letter_is_not_seen_in_any_form(text):
+    assert as_seen(text) == as_seen(text.upper()) == as_seen(unicodedata.normalize("NFD", text).upper())
 
 
 @pytest.mark.parametrize(
@@ -46,8 +52,13 @@ ALIKE = {
     "case": (["LOC", "Loc", "PER"], "LOC and Loc are different types; they differ only in case"),
     "accents": (
         ["Café", "Cafe\u0301"],
-        r"'Cafe\u0301' and 'Caf\xe9' are different types; they differ only in how accents are written, in NFC or NFD; "
-        "write all in NFC",
+        r"'Cafe\u0301' and 'Caf\xe9' are different types; they differ only in how accents are written "
+        "(write all in NFC)",
+    ),
+    "case and accents": (
+        ["Caf\u00e9", "CAFE\u0301"],
+        r"'CAFE\u0301' and 'Caf\xe9' are different types; they differ only in case and how accents are written "
+        "(write all in NFC)",
     ),
     "signs": (
         ["a b", "a\u00a0b"],

@@ -48,9 +48,11 @@ def test_unknown_characters_are_named_with_the_place_of_the_first(text):
         vocabulary.encode(text)
 
 
-def test_an_unknown_mark_on_a_letter_is_named_by_its_code():
-    with pytest.raises(UnknownCharacterError, match=r"3 characters: '\\u0301' \(first at character 2\)"):
-        CharacterVocabulary(["a", "b", "c"]).encode("a\u0301")
+@pytest.mark.parametrize("mark", ["\u0301", "\u093e", "\u0e31", "\ufe0f"])
+def test_an_unknown_mark_on_a_letter_is_named_by_its_code(mark):
+    message = f"3 characters: {mark!a} (first at character 2)"
+    with pytest.raises(UnknownCharacterError, match=re.escape(message)):
+        CharacterVocabulary(["a", "b", "c"]).encode(f"a{mark}")
 
 
 @pytest.mark.parametrize("character", ["\x00", "@", "b", "d", "🙂"])

@@ -27,6 +27,14 @@ def test_words_have_the_vectors_of_the_file_in_the_order_of_the_vocabulary(tmp_p
     np.testing.assert_allclose(vectors[found], [[0.5, -1, 0.2], [4, 5, 6], [-3, 0, 1]], rtol=1e-6)
 
 
+def test_words_with_accents_are_found_in_either_normal_form(tmp_path):
+    vectors, found = read_word_vectors(
+        written(tmp_path, ["cafe\u0301 1 2", "no\u00ebl 3 4"]), ["no\u00ebl", "caf\u00e9"]
+    )
+    assert found.all()
+    assert vectors.tolist() == [[3, 4], [1, 2]]
+
+
 def test_words_that_the_file_lacks_have_random_vectors_of_the_same_variance(tmp_path):
     generator = np.random.default_rng(0)
     lines = [f"w{n} {' '.join(map(str, generator.normal(scale=0.7, size=50)))}" for n in range(40)]

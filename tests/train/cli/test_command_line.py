@@ -64,6 +64,7 @@ def test_a_run_is_resumed_with_its_own_config_and_further_options(tmp_path, monk
     ("arguments", "error", "message"),
     [
         ([], UsageError, "--resume needs the run's folder: train --resume FOLDER"),
+        ([""], UsageError, "--resume needs the run's folder: train --resume FOLDER"),
         (["FOLDER"], RunError, "no config.json.*; runs inside it: run"),
         (["FOLDER/run", "--workdir", "x"], UsageError, "continues in that folder; remove --workdir"),
     ],

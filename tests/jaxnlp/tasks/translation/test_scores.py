@@ -1,3 +1,4 @@
+import unicodedata
 from typing import get_args
 
 import pytest
@@ -14,6 +15,13 @@ def test_scores_know_equal_texts():
     }
     assert signatures.keys() == {"bleu", "chrf"}
     assert corpus_scores(["a b c d"], ["e f g h"], "13a")[0]["exact_match"].value == 0.0
+
+
+def test_the_normal_form_of_accents_does_not_count():
+    texts = ["le caf\u00e9 est ferm\u00e9 l'\u00e9t\u00e9", "la for\u00eat br\u00fble"]
+    composed = corpus_scores(texts, texts, "13a")
+    assert corpus_scores(texts, [unicodedata.normalize("NFD", text) for text in texts], "13a") == composed
+    assert composed[0]["exact_match"].value == 1.0
 
 
 @pytest.mark.parametrize("tokenizer", get_args(Tokenizer))
