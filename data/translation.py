@@ -149,7 +149,7 @@ class SentencePairs(DataConfig):
         self.check_dropout(processor)
         plain = [encoded(pair, processor) for pair in train]
         fits = [longer_side(pair) <= self.max_length for pair in plain]
-        ids = [pair for pair, fit in zip(plain, fits, strict=True) if fit]
+        kept, ids = [*itertools.compress(train, fits)], [*itertools.compress(plain, fits)]
         if not ids:
             which = f"all pairs of {file}" if file else "all pairs"
             raise DataError(f"{which} have more than {self.max_length} tokens; raise data.lengths")
@@ -165,10 +165,7 @@ class SentencePairs(DataConfig):
         longest = max(longer_side(pair) for of in (ids, *held_ids.values()) for pair in of)
         epoch = None
         if self.bpe_dropout:
-            kept = [pair for pair, fit in zip(train, fits, strict=True) if fit]
-            epoch = keeps_last(
-                self._dropped_out(kept, ids, processor, seed, longest)
-            )  # the first one is read here, too
+            epoch = keeps_last(self._dropped_out(kept, ids, processor, seed, longest))  # the first is read here, too
         first = ids if epoch is None else epoch(0)
         lengths = list(map(longer_side, first))
         shapes = self.shapes(lengths, longest)
@@ -179,8 +176,7 @@ class SentencePairs(DataConfig):
         else:
             batches = shapes.epochs(epoch, longer_side, batch, seed=seed)
         sources = {name: [(pair.source,) for pair in pairs] for name, (pairs, _) in held.items()}
-        fitting_pairs = itertools.compress(train, fits)
-        repeated = repeated_notes("sources", [(pair.source,) for pair in fitting_pairs], sources)
+        repeated = repeated_notes("sources", [(pair.source,) for pair in kept], sources)
         texts = [[(pair.source, pair.reference) for pair in of] for of in (train, *(of for of, _ in held.values()))]
         return Corpus(
             train=batches,

@@ -374,8 +374,10 @@ FURTHER = {
 def test_the_first_losses_in_bfloat16_differ_from_those_in_float32_by_at_most_2_percent(family, files):
     config = (CONFIGS | FURTHER)[family](files)
     rate = 2.0 if config.optimizer.kind == "sgd" else 0.01
+    if family == "text_rnn":
+        rate = 0.03  # at 0.01 it has hardly learned anything after 100 steps
     if family == "text_cnn":
-        rate = 0.003  # at 0.01 its maxima choose other windows, also after a change of all parameters by 0.01 %
+        rate = 0.005  # at 0.01 its maxima choose other windows, also after a change of all parameters by 0.01 %
     exact, types = first_losses(config, "float32", rate)
     rounded, types_of_rounded = first_losses(config, "bfloat16", rate)
     assert 0.0 < np.abs(rounded - exact).max() < 0.02 * exact[0]
