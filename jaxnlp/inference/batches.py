@@ -91,15 +91,16 @@ def padded_length(length: int, shapes: Sequence[Shape]) -> int:
     return min(shape.length for shape in shapes if shape.rows == 1 and shape.length >= length)
 
 
-def batches(lengths: Sequence[int], shapes: Sequence[Shape]) -> Iterator[tuple[list[int], Shape]]:
+def batches(lengths: Sequence[int], shapes: Sequence[Shape], step_cost: int = 0) -> Iterator[tuple[list[int], Shape]]:
     """Divides inputs into batches of these shapes with the lowest total cost.
 
-    A batch costs all its positions, padding included, and `OVERHEAD`. Batches have inputs of similar length, so the
-    best division of the n shortest inputs is a batch of the last of them after the best division of the others.
+    A batch costs all its positions, padding included, its steps and `OVERHEAD`. Batches have inputs of similar length,
+    so the best division of the n shortest inputs is a batch of the last of them after the best division of the others.
 
     Args:
       lengths: of each input [N], at most that of the longest shape.
       shapes: those of `text_shapes`, `decoding_shapes` or `row_shapes`.
+      step_cost: of outputs that are found step by step: what a step costs beside its rows, in rows.
 
     Yields:
       The indices of at most `rows` inputs, and the shape.
@@ -108,7 +109,7 @@ def batches(lengths: Sequence[int], shapes: Sequence[Shape]) -> Iterator[tuple[l
     cost, chosen = [0.0], list[Shape]()
     for count, input_ in enumerate(order, 1):
         fitting = [shape for shape in shapes if shape.length >= lengths[input_]]
-        costs = [cost[max(0, count - shape.rows)] + OVERHEAD + shape.rows * shape.length for shape in fitting]
+        costs = [cost[max(0, count - rows)] + OVERHEAD + (step_cost + rows) * length for rows, length in fitting]
         cost.append(min(costs))
         chosen.append(fitting[costs.index(cost[-1])])
     stop = len(order)
@@ -138,19 +139,22 @@ def packed_rows(lengths: Sequence[int], longest: int, most: int) -> list[list[in
     return rows
 
 
-def in_batches(lengths: Sequence[int], shapes: Sequence[Shape], compute: BatchFunction) -> list[PyTree]:
+def in_batches(
+    lengths: Sequence[int], shapes: Sequence[Shape], compute: BatchFunction, step_cost: int = 0
+) -> list[PyTree]:
     """The results of a function of batches for each input, in their order: trees of NumPy arrays.
 
     Args:
       lengths: of each input [N].
       shapes: of the batches.
       compute: the function; see `BatchFunction`.
+      step_cost: see `batches`.
     """
     results: list[PyTree] = [None] * len(lengths)
-    for indices, shape in batches(lengths, shapes):
-        rows = jax.device_get(compute(indices, shape))
-        for row, index in enumerate(indices):
-            results[index] = jax.tree.map(lambda leaf, row=row: leaf[row], rows)
+    for indices, shape in batches(lengths, shapes, step_cost):
+        arrays, structure = jax.tree.flatten(jax.device_get(compute(indices, shape)))
+        for index, row in zip(indices, zip(*arrays, strict=True), strict=False):
+            results[index] = jax.tree.unflatten(structure, row)
     return results
 
 

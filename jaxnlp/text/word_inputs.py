@@ -114,6 +114,20 @@ class WordInputs:
         return {character: index for index, character in enumerate(self.characters, FIRST_ID)}
 
     @functools.cached_property
+    def _ids_of_words(self) -> dict[str, np.ndarray]:
+        """A cache of `_ids_of`."""
+        return {}
+
+    def _ids_of(self, word: str) -> np.ndarray:
+        """The id of a word, and those of its characters with padding [1 + W] int32."""
+        if (ids := self._ids_of_words.get(word)) is None:
+            characters = unicodedata.normalize("NFC", word)[: self.max_characters]
+            ids = self._ids_of_words[word] = np.zeros(1 + self.max_characters, np.int32)
+            ids[0] = self._word_ids.get(self.normalised(word), UNKNOWN_ID)
+            ids[1 : 1 + len(characters)] = [self._character_ids.get(one, UNKNOWN_ID) for one in characters]
+        return ids
+
+    @functools.cached_property
     def _pieces_of(self) -> dict[str, np.ndarray]:
         """A cache of the tokens of words."""
         return {}
@@ -145,14 +159,8 @@ class WordInputs:
             raise ValueError("a sentence needs at least one word, got none")
         if len(words) > self.max_length:
             raise ValueError(f"a sentence of {len(words):,} words exceeds the maximum of {self.max_length:,} words")
-        characters = [
-            [self._character_ids.get(character, UNKNOWN_ID) for character in word[: self.max_characters]]
-            for word in (unicodedata.normalize("NFC", word) for word in words)
-        ]
-        arrays = {
-            "words": np.array([self._word_ids.get(self.normalised(word), UNKNOWN_ID) for word in words], np.int32),
-            "characters": padded(characters, row_mask(characters, length=self.max_characters)),
-        }
+        ids = np.concatenate([self._ids_of(word) for word in words]).reshape(len(words), 1 + self.max_characters)
+        arrays = {"words": ids[:, 0], "characters": ids[:, 1:]}
         if self.pieces is not None:
             parts = self.word_pieces(words)
             special = self.pieces.special

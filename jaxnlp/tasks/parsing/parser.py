@@ -20,8 +20,10 @@ from jaxnlp.text.parser_processor import EncodedSentence, ParserProcessor
 from jaxnlp.text.transitions import System
 from jaxnlp.typing import Batch, Params
 
-MANY, SHORT = 64, 16
-"""One more shape of batches, since most sentences are shorter than most texts."""
+MANY = Shape(256, 32)
+"""One more shape of batches: a sentence is a short input, so many of them fit."""
+STEP_COST = 64
+"""A transition costs about as much as those of so many sentences more."""
 
 
 def parse_of(
@@ -141,12 +143,12 @@ class SentenceParser:
     ) -> list[Tree]:
         processor: ParserProcessor = self._trained.processor
         lengths = list(map(processor.inputs.encoded_length, encoded))
-        rows = in_batches(lengths, self._shapes(), self._computed(encoded, params))
+        rows = in_batches(lengths, self._shapes(), self._computed(encoded, params), STEP_COST)
         return [_tree_of(sentence, one, processor) for sentence, one in zip(sentences, rows, strict=True)]
 
     def _shapes(self) -> tuple[Shape, ...]:
         longest = self._trained.processor.inputs.longest
-        return tuple(dict.fromkeys((*decoding_shapes(longest), Shape(MANY, min(SHORT, longest)))))
+        return tuple(dict.fromkeys((*decoding_shapes(longest), Shape(MANY.rows, min(MANY.length, longest)))))
 
     def _computed(self, encoded: Sequence[EncodedSentence], params: Params | None) -> BatchFunction:
         params = self._trained.inference_params if params is None else params

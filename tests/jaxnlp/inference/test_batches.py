@@ -21,8 +21,8 @@ from jaxnlp.inference.batches import (
 RNG = np.random.default_rng(0)
 
 
-def cost(found):
-    return sum(OVERHEAD + shape.rows * shape.length for _, shape in found)
+def cost(found, step_cost=0):
+    return sum(OVERHEAD + (step_cost + shape.rows) * shape.length for _, shape in found)
 
 
 @pytest.mark.parametrize("longest", [1, 16, 32, 40, 64, 100, 128, 256, 512, 2048, 8192])
@@ -68,7 +68,8 @@ def test_a_long_text_is_not_padded_to_a_far_longest_one():
         assert [padded_length(length, function(8192)) for length in (100, 300, 1100, 2049)] == [128, 512, 2048, 8192]
 
 
-def test_the_division_has_the_least_cost():
+@pytest.mark.parametrize("step_cost", [0, 64])
+def test_the_division_has_the_least_cost(step_cost):
     """Against all divisions of sorted inputs into batches."""
     shapes = (Shape(1, 32), Shape(1, 128), Shape(4, 32), Shape(4, 128))
 
@@ -77,14 +78,14 @@ def test_the_division_has_the_least_cost():
             return 0
         fitting = [shape for shape in shapes if shape.length >= lengths[-1]]
         return min(
-            OVERHEAD + shape.rows * shape.length + least(lengths[:-taken])
+            cost([(None, shape)], step_cost) + least(lengths[:-taken])
             for shape in fitting
             for taken in range(1, min(shape.rows, len(lengths)) + 1)
         )
 
     for number, seed in itertools.product((1, 3, 6, 9), range(3)):
         lengths = np.random.default_rng(seed).integers(1, 129, number).tolist()
-        assert cost(batches(lengths, shapes)) == least(sorted(lengths))
+        assert cost(batches(lengths, shapes, step_cost), step_cost) == least(sorted(lengths))
 
 
 def test_results_are_trees_of_rows_in_the_order_of_the_inputs():
