@@ -24,6 +24,7 @@ if not Path(os.environ["JAXNLP_DATA"]).is_dir():
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
+gc.disable()  # until all tests are collected: what importing and collecting makes stays
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -157,6 +158,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 50, 1_000)
+    gc.enable()
 
 
 MOST_MAPS = 45_000
