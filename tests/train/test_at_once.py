@@ -81,7 +81,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
 def test_runs_at_once_have_the_numbers_of_runs_one_by_one(changes, at_once, quick_fit, base, tmp_path):
     configs = [update(base, **change) for change in changes]

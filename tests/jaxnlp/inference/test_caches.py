@@ -105,7 +105,6 @@ def test_a_program_that_cannot_be_read_is_replaced(tmp_path, monkeypatch, withou
     use_compilation_cache()
 
     def start():
-        jax.clear_caches()
         jax.jit(lambda x: x * 3.0 - 7.0)(1.0).block_until_ready()
 
     start()

@@ -119,6 +119,7 @@ def test_token_dropout_acts_as_padding_in_training_and_keeps_the_first_token_and
     assert len(drawn) == 1
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("processor", [apart(), parts("quora sts")])
 def test_token_dropout_hides_other_tokens_of_each_text_of_a_pair_read_apart(processor, monkeypatch):
     encoder = dataclasses.replace(ENCODER, dropout_rate=0.0, attention_dropout_rate=0.0)

@@ -52,19 +52,14 @@ def losses(folder):
     return {(row["split"], row["step"]): row["loss"] for row in rows}
 
 
-@pytest.mark.parametrize(
-    ("family", "layouts"),
-    [
-        ("GPT", LAYOUTS[3:5]),
-        *(pytest.param(family, LAYOUTS, marks=pytest.mark.thorough) for family in FAMILIES),
-    ],
-)
-def test_a_run_continues_in_every_mode_on_any_number_of_devices(family, layouts, files, start, stop_at, tmp_path):
+@pytest.mark.thorough
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_run_continues_in_every_mode_on_any_number_of_devices(family, files, start, stop_at, tmp_path):
     often = {"evaluate_every_steps": 5, "checkpoint_every_steps": 1, "keep_checkpoints": 2}
-    config = update(FAMILIES[family](files), total_steps=2 * len(layouts), **often)
+    config = update(FAMILIES[family](files), total_steps=2 * len(LAYOUTS), **often)
     straight, changed = tmp_path / "straight", tmp_path / "changed"
     expected = start(config, straight, "jit", None, 1)
-    for number, layout in enumerate(layouts, 1):
+    for number, layout in enumerate(LAYOUTS, 1):
         with stop_at(2 * number):
             state = start(config, changed, *layout)
         assert checkpoint_steps(changed)[-1] == 2 * number

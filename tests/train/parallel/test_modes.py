@@ -186,7 +186,7 @@ def flash_calls(monkeypatch):
     return calls
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["fsdp", *(mode for mode in MODES if mode != "fsdp")])
 @pytest.mark.parametrize("option", PLAIN)
 def test_flash_attention_takes_the_steps_of_plain_attention_or_is_refused_with_the_reason(

@@ -39,6 +39,7 @@ def samples(folder):
     return [line for line in (folder / BLOCKS_FILE).read_text().splitlines() if "paragraphs" in line]
 
 
+@pytest.mark.thorough
 def test_two_processes_train_as_one_and_one_of_them_speaks(text, one_process, tmp_path):
     run = Run(tmp_path / "run", text, 2, 2, "--parallel", "fsdp")
     statuses, outputs = run.wait()
