@@ -140,9 +140,17 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+REMEDIES = {
+    errno.ENAMETOOLONG: "; give a shorter name",
+    errno.EACCES: "; change its permissions, or give another path",
+    errno.EROFS: "; give a path on another disk",
+}
+"""What to do at an error of a path."""
+
+
 def reason(error: Exception) -> str:
     """An error's message without Python's error number: `FILE: no such file or directory`; on a full disk, without
-    memory, for a name that is too long, and for a character that the locale does not have, with what to do."""
+    memory, for a path of `REMEDIES`, and for a character that the locale does not have, with what to do."""
     if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":
         character = error.object[error.start : error.start + 1]
         return f"the locale has the encoding {error.encoding}, without {character!a}; set PYTHONUTF8=1 for UTF-8"
@@ -153,7 +161,7 @@ def reason(error: Exception) -> str:
         return _shortened(str(error))
     unnamed = "standard output: " if is_full(error) else ""  # errors of our files name them, see atomic_files
     file = unnamed if error.filename is None else f"{os.fspath(error.filename)}: "
-    remedy = "; give a shorter name" if error.errno == errno.ENAMETOOLONG else ""
+    remedy = REMEDIES.get(error.errno or 0, "")
     if is_full(error):
         remedy = f"{_free(error)}; free some space there, and repeat the command"
     return _shortened(f"{file}{error.strerror[:1].lower()}{error.strerror[1:]}{remedy}")

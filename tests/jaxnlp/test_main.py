@@ -132,7 +132,8 @@ def test_a_file_that_cannot_be_read_is_a_wrong_command(finished_run, tmp_path, c
 
     monkeypatch.setattr("jaxnlp.cli.verbs.load", refuse)
     assert generate(finished_run.folder) == 2
-    assert capsys.readouterr() == ("", "error: /private: permission denied\n")
+    line = "error: /private: permission denied; change its permissions, or give another path\n"
+    assert capsys.readouterr() == ("", line)
 
 
 @pytest.mark.parametrize("verb", ["generate", "predict", "embed", "attention", "export"])

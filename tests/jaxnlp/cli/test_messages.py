@@ -136,7 +136,10 @@ def test_paragraphs_are_filled_to_the_width_and_indented_lines_kept(monkeypatch)
     ("error", "message"),
     [
         (FileNotFoundError(2, "No such file or directory", "a/b"), "a/b: no such file or directory"),
-        (PermissionError(13, "Permission denied", Path("c")), "c: permission denied"),
+        (
+            PermissionError(13, "Permission denied", Path("c")),
+            "c: permission denied; change its permissions, or give another path",
+        ),
         (FileNotFoundError("the recipe x does not exist"), "the recipe x does not exist"),
         (ValueError("2 is too many"), "2 is too many"),
         (
