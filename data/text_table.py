@@ -288,9 +288,7 @@ class TextTable(TableFiles):
             for split, rows in encoded.items():
                 splits.setdefault(split, {})[name] = rows
             lengths, unknown = [example.length for example in examples], unknown_shares(encoded, vocabulary)
-            text = summary(
-                one, part.train, part.splits, lengths, truncated, unknown=unknown, given=processor is not None
-            )
+            text = summary(one, part.train, part.splits, lengths, truncated, unknown=unknown)
             lines.append((f"{name}: " if name else "") + text + part.note)
         every = [self._together(part[0] for part in shapes)] if self.joint else list(itertools.chain(*shapes))
         return Corpus(

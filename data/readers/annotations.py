@@ -121,8 +121,13 @@ def _split_already(fields: dict[str, Any], words_name: str, where: str) -> Words
     if isinstance(labels, list) and labels and all(isinstance(label, int) for label in labels):
         raise DataError(f"{where}: expected the names of labels as {label_name}, got their numbers; write B-PER for 1")
     for name, value in ((words_name, words), (label_name, [] if labels is None else labels)):
-        if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
-            raise DataError(f"{where}: {name} must be a list of strings that are not blank")
+        if not isinstance(value, list):
+            raise DataError(f"{where}: {name} must be a list of strings, got {value!r:.40}")
+        for index, item in enumerate(value, 1):
+            if not isinstance(item, str) or not item.strip():
+                raise DataError(
+                    f"{where}: {name} must be a list of strings that are not blank; item {index} is {item!r:.40}"
+                )
         # Files of predictions have a word a line, with tabs between the columns.
         broken = [item for item in value if any(character in item for character in "\t\n\r")]
         if broken:
@@ -165,6 +170,8 @@ def _annotated(fields: dict[str, Any], key: str | None, where: str, position: st
         return None
     text = fields.get("text", fields.get(key or ""))
     if not isinstance(text, str):
+        if name := next((name for name in WORD_FIELDS if isinstance(fields.get(name), str)), None):
+            raise DataError(f"{where}: {name} must be a list of words, got the text {fields[name][:40]!r}")
         there = ", ".join(fields) or "neither"
         rename = "; rename the key of the text to text" if any(isinstance(one, str) for one in fields.values()) else ""
         raise DataError(f"{where}: expected a string as text, or a list as words, got {there}{rename}")

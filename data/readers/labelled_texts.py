@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from data import DataError
 from data.download import locate_folder
+from data.readers.missing_values import is_missing, warn_of_missing
 from data.readers.repeated import warn_of_alike
 from data.readers.sentence_classes import DATA_SETS, read_data_set, read_data_set_file
 from jaxnlp.corpus import SourceRows
@@ -27,10 +28,10 @@ from jaxnlp.input_files.tables import (
 from jaxnlp.targets import Number, OneClass, SeveralClasses, Targets, whole_number
 from jaxnlp.text.classifier_processor import LabelledText
 
-_LIST = re.compile(r"""\[(['"].*)?\]$""")
-"""A list in Python's notation."""
-_MISSING = {"na", "n/a", "nan", "null", "none"}
-"""Names of missing values, in lower case, as R, pandas, databases and Python write them."""
+_TEXTS = re.compile(r"""(\[\s*['"].*\]|\{\s*['"].*\}|\(\s*['"].*\))$""", re.DOTALL)
+"""A list, a set or a tuple of texts, as Python and NumPy write it."""
+_VALUES = re.compile(r"""(\[(\s*['"\d+-].*)?\]|\{(\s*['"\d+-].*)?\}|\((\s*['"\d+-].*,.*)?\)|set\(\))$""", re.DOTALL)
+"""One of texts, of numbers or of nothing. A class may look so: pandas writes an interval as [0, 18]."""
 _SEPARATORS = ";|/,"
 """Signs that tables often have between classes."""
 _logger = logging.getLogger(__name__)
@@ -138,11 +139,25 @@ class TextSource:
             separator=self.separator if several else None,
         )
         rows = rows_with_texts(path, table.rows)
+        warn_of_missing(path, ((row.line, text) for row in rows for text in row.texts))
+        self._refuse_lists(path, rows)
         if self.predict == "number":
-            rows = [row._replace(label="") if str(row.label).lower() in _MISSING else row for row in rows]
+            rows = [row._replace(label="") if is_missing(str(row.label)) else row for row in rows]
         if not several:
             rows = labelled_rows(path, rows, self.columns.label, labelled=labelled, fate=fate)
         return rows, table.source(rows)
+
+    def _refuse_lists(self, path: Path, rows: Iterable[TableRow]) -> None:
+        """Raises DataError for a row whose classes are written as a list; JSON's lists have become fields already."""
+        several = self.predict == "classes"
+        written = _VALUES if several else _TEXTS
+        remedy = "" if several else "set --data.predict classes if examples have several classes, and "
+        for row in rows:
+            if written.match(str(row.label)):
+                raise DataError(
+                    f"{path}, line {row.line}: {self.columns.label} is written as a list, {str(row.label)[:40]}; "
+                    f"{remedy}write its classes with {self.separator!r} between them, or use JSON lines"
+                )
 
     def without_label(self, path: Path, labelled: Sequence[TableRow]) -> tuple[list[TableRow], SourceRows]:
         """The rows of a user's table that have a text, but are not among the labelled ones; and all its rows."""
@@ -165,12 +180,6 @@ class TextSource:
             return self.scale([self._parsed(Number(0.0, 1.0), row, path) for row in rows])
         names = self._names(labels)
         if self.predict == "classes":
-            for row in rows:
-                if _LIST.match(str(row.label)):
-                    raise DataError(
-                        f"{path}, line {row.line}: {column} is written as a list, {str(row.label)[:40]}; write its "
-                        f"classes with {self.separator!r} between them, or use JSON lines"
-                    )
             others = [name for name in sorted(names) if any(sign in name for sign in _SEPARATORS)]
             if others and not any(self.separator in label for label in labels):
                 _logger.warning(
@@ -188,7 +197,7 @@ class TextSource:
                 f"{min(names)[:40]!r}; choose the column of the classes with --data.label, or --data.predict number"
             )
         ordered = tuple(sorted(names))
-        for name in filter(lambda name: name.lower() in _MISSING, ordered):
+        for name in filter(is_missing, ordered):
             _logger.warning(
                 "%s: the label %s is a class; if its rows have no label, make their field empty", path, name
             )

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse
 
 from data import DataError
+from data.readers.missing_values import warn_of_missing
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.tables import warn_of_tables
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
@@ -83,7 +84,10 @@ def read_pairs(
         header, columns = False, list(itertools.zip_longest(files[0], files[1], fillvalue=""))
     if reverse:
         columns = [(target, source) for source, target in columns]
-    return _pairs(paths[0], [(source.strip(), target.strip()) for source, target in columns], header=header, fate=fate)
+    rows = [(source.strip(), target.strip()) for source, target in columns]
+    if not known:
+        warn_of_missing(paths[0], ((line, text) for line, row in enumerate(rows, 1) for text in row))
+    return _pairs(paths[0], rows, header=header, fate=fate)
 
 
 def read_pairs_or_sources(

@@ -17,7 +17,6 @@ def summary(
     truncated: int,
     *,
     unknown: Mapping[str, float] | None = None,
-    given: bool = False,
 ) -> str:
     """Lines with the numbers of rows, classes and tokens, and with possible problems.
 
@@ -28,7 +27,6 @@ def summary(
       lengths: of the training examples, in tokens.
       truncated: number of truncated training examples.
       unknown: share of unknown tokens in each split, by name.
-      given: whether the vocabulary is that of a pretrained model or of an earlier run.
     """
     targets, counted = processor.targets, processor.counted
     numbers = ", ".join(
@@ -46,8 +44,7 @@ def summary(
     lines += _classes_without_rows(targets, splits)
     lines += _unreachable_numbers(targets, splits)
     shares = "".join(f"; {share:.1%} of the tokens of {name} are unknown" for name, share in (unknown or {}).items())
-    origin = ", which --init-from gives; data.tokens, data.vocabulary_size and data.minimum_count are not used"
-    lines.append(f"{processor.vocabulary.size:,} tokens in the vocabulary{origin if given else ''}{shares}")
+    lines.append(f"{processor.vocabulary.size:,} tokens in the vocabulary{shares}")
     return "\n".join(lines)
 
 

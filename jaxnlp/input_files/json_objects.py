@@ -94,7 +94,7 @@ def _parsed(text: str, file: str, line: int, object_pairs_hook: Any = _unique) -
     except ValueError as error:
         what = str(error)
         if isinstance(error, json.JSONDecodeError):
-            line, what = line + error.lineno - 1, f"{error.msg} at character {error.colno}"
+            line, what = line + error.lineno - 1, f"{error.msg.removesuffix(' at')} at character {error.colno}"
         raise DataError(
             f"{file}, line {line}: not JSON: {what}; expected an object a line, or a list of objects"
         ) from error

@@ -343,9 +343,11 @@ def _json_cell(value: Any) -> str:
 
 
 def _json_text(value: Any, where: str) -> str:
-    """A text; null is a blank one."""
+    """A text; null is a blank one. A number is the text that a CSV file has for it."""
     if value is None:
         return ""
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
     if not isinstance(value, str):
         remedy = _ROWS if isinstance(value, dict | list) else ""
         raise DataError(f"{where} must be a text, got {json.dumps(value, ensure_ascii=False):.40}{remedy}")

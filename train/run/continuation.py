@@ -166,7 +166,8 @@ def _changed_data(record: Record, data: Corpus | RunSpec, workdir: Path, *detail
     """The error for changed data, with both descriptions and further lines."""
     descriptions = [f"before: {record.description}", f"now: {data.description}"]
     if record.description == data.description:
-        descriptions = [f"before and now: {record.description}", "the descriptions are equal, but the contents differ"]
+        equal = "the numbers are equal; examples differ, or their order"
+        descriptions = [f"before and now: {record.description}", equal]
     lines = "".join(f"\n  {line}" for part in (*descriptions, *details) for line in part.splitlines())
     return RunMismatchError(
         f"the data has changed since the run in {workdir} started; restore the data, or give another --workdir:{lines}"

@@ -1,4 +1,5 @@
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -169,7 +170,7 @@ def test_what_becomes_of_rows_without_a_label_is_said_for_each_split(tmp_path, c
     ]
 
 
-@pytest.mark.parametrize("missing", ["NA", "N/A", "nan", "NULL", "None", r"\N", ""])
+@pytest.mark.parametrize("missing", ["NA", "N/A", "nan", "NULL", "None", "<NA>", "#N/A", r"\N", ""])
 def test_signs_of_missing_values_are_no_numbers_and_are_named_among_classes(tmp_path, caplog, missing):
     path = written(tmp_path, f"text,label\na,1\nb,{missing}\nc,2\nd,2\n")
     numbers = TextSource(Columns(("text",), "label"), str(path), predict="number")
@@ -239,11 +240,35 @@ def test_two_spellings_of_a_number_are_one_class_and_are_named(tmp_path, caplog,
     assert caplog.messages == [f"{path}: numbers that are written in two ways: 3.0 is the class 3"]
 
 
-@pytest.mark.parametrize("label", ["\"['a', 'b']\"", "[]"])
-def test_classes_that_are_written_as_a_python_list_are_refused(tmp_path, label):
-    path = written(tmp_path, f'text,label\nx,"a,b"\ny,{label}\n')
-    source = TextSource(Columns(("text",), "label"), str(path), predict="classes")
-    with pytest.raises(
-        DataError, match=r"line 3: label is written as a list, \[.*; write its classes with ',' between"
-    ):
-        source.targets((path, source.read(path)[0]))
+LISTS = ["['a', 'b']", "['a' 'b']", "{'a'}", "('a',)"]
+VALUES = [*LISTS, "[]", "[1, 2]", "[0]", "[1 0 0 1]", "{1}", "(1, 2)", "()", "set()"]
+"""Lists as pandas and NumPy write them."""
+
+
+@pytest.mark.parametrize(
+    ("predict", "label"), [*(("classes", one) for one in VALUES), *(("class", one) for one in LISTS)]
+)
+def test_classes_that_are_written_as_a_list_are_refused(tmp_path, predict, label):
+    path = written(tmp_path, f'text,label\nx,a\ny,"{label}"\n')
+    source = TextSource(Columns(("text",), "label"), str(path), predict=predict)
+    remedy = "" if predict == "classes" else "set --data.predict classes if examples have several classes, and "
+    message = f"line 3: label is written as a list, {label}; {remedy}write its classes with ',' between them"
+    with pytest.raises(DataError, match=re.escape(message)):
+        source.read(path)
+
+
+@pytest.mark.parametrize(("predict", "label"), [("class", "[0, 18]"), ("class", "(0, 18]"), ("classes", "(neg)")])
+def test_a_class_may_have_brackets(tmp_path, predict, label):
+    path = written(tmp_path, f'text,label\nx,a\ny,"{label}"\n')
+    source = TextSource(Columns(("text",), "label"), str(path), predict=predict)
+    assert source.targets((path, source.read(path)[0])).names == tuple(sorted([label, "a"]))
+
+
+def test_texts_that_are_names_of_missing_values_are_counted(tmp_path, caplog):
+    path = written(tmp_path, "text,label\nfine,a\nnan,b\n<NA>,b\nnone of it,a\n")
+    rows, _ = TextSource(Columns(("text",), "label"), str(path)).read(path)
+    assert len(rows) == 4
+    assert caplog.messages == [
+        f"{path}: 2 texts are names of missing values, the first 'nan' in line 3; if they are no texts, make their "
+        "fields empty"
+    ]

@@ -229,6 +229,14 @@ def test_the_columns_and_quotes_of_a_public_data_set_need_no_warning(tmp_path, c
     assert [sum(word in line for line in caplog.messages) for word in ("more than two columns", "quotes")] == [1, 1]
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_sentences_that_are_names_of_missing_values_are_counted_but_for_public_data(tmp_path, caplog, known):
+    (tmp_path / "pairs.tsv").write_text("one\teins\nnan\tNaN\n")
+    assert len(read_pairs([tmp_path / "pairs.tsv"], known=known).pairs) == 2
+    shown = "2 texts are names of missing values, the first 'nan' in line 2"
+    assert [shown in line for line in caplog.messages] == [True] * (not known)
+
+
 def test_a_single_line_with_a_further_column_is_named_unless_it_is_blank(tmp_path, caplog):
     path = tmp_path / "pairs.tsv"
     path.write_text("one\teins\t \ntwo\tzwei\nthree,\tfour\tdrei, vier\nfive\tfünf\n", encoding="utf-8")

@@ -39,11 +39,8 @@ def test_numbers_that_no_prediction_reaches_are_counted():
     assert [line for line in lines if "beyond" in line] == [note]
 
 
-def test_a_vocabulary_that_is_given_and_unknown_tokens_are_reported():
+def test_tokens_of_the_vocabulary_and_unknown_ones_are_reported():
     processor = TextClassifierProcessor(VOCABULARY, 8, one_part(Number(1.0, 5.0)))
     train = rows((("a",), 1.0), (("b",), 5.0))
-    last = summary(processor, train, {}, [3, 3], 0, unknown={"validation": 0.25}, given=True).splitlines()[-1]
-    assert last == (
-        "6 tokens in the vocabulary, which --init-from gives; data.tokens, data.vocabulary_size and data.minimum_count "
-        "are not used; 25.0% of the tokens of validation are unknown"
-    )
+    last = summary(processor, train, {}, [3, 3], 0, unknown={"validation": 0.25}).splitlines()[-1]
+    assert last == "6 tokens in the vocabulary; 25.0% of the tokens of validation are unknown"

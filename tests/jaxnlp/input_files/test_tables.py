@@ -89,6 +89,11 @@ def test_a_missing_column_that_looks_like_one_of_the_file_is_written_by_its_code
         read_rows(path, Columns(("text",), "\u00e9toiles"), labelled=True)
 
 
+def test_a_number_among_texts_is_read_as_in_a_csv_file(tmp_path):
+    path = written(tmp_path, '{"text": 12345, "label": "1"}\n{"text": 0.5, "label": "1"}\n', "t.jsonl")
+    assert [row.texts for row in read_rows(path, COLUMNS, labelled=True)] == [("12345",), ("0.5",)]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -98,7 +103,7 @@ def test_a_missing_column_that_looks_like_one_of_the_file_is_written_by_its_code
             "t.jsonl, line 2: not JSON: .*an object a line, or a list",
         ),
         ("t.jsonl", "[1]\n", "line 1: expected a JSON object, got int"),
-        ("t.jsonl", '{"text": 5, "label": "1"}\n', "line 1: text must be a text, got 5"),
+        ("t.jsonl", '{"text": [5], "label": "1"}\n', r"line 1: text must be a text, got \[5\]"),
         (
             "t.json",
             '{"text": {"0": "x"}, "label": {"0": 1}}',

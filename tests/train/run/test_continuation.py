@@ -236,7 +236,7 @@ def test_changed_data_is_refused_before_anything_is_written(run, finished, quick
     original, before = source.read_text(), files(run)
     try:
         source.write_text(original[::-1])
-        with pytest.raises(RunMismatchError, match=r"restore the data, or .*\n  before and now: .*\n  the description"):
+        with pytest.raises(RunMismatchError, match=r"restore the data, or .*\n  before and now: .*\n  the numbers"):
             quick_fit(finished[1], run)
         source.write_text(original + "Q")
         details = r"\n  before: .*\n  now: .*\n  processor\.json would differ:\n    characters: \["
