@@ -100,7 +100,8 @@ def batches(lengths: Sequence[int], shapes: Sequence[Shape], step_cost: int = 0)
     Args:
       lengths: of each input [N], at most that of the longest shape.
       shapes: those of `text_shapes`, `decoding_shapes` or `row_shapes`.
-      step_cost: of outputs that are found step by step: what a step costs beside its rows, in rows.
+      step_cost: of outputs that are found in as many steps as the longest input of the batch has positions: cost of a
+        step in positions, besides those of its rows.
 
     Yields:
       The indices of at most `rows` inputs, and the shape.
@@ -109,7 +110,8 @@ def batches(lengths: Sequence[int], shapes: Sequence[Shape], step_cost: int = 0)
     cost, chosen = [0.0], list[Shape]()
     for count, input_ in enumerate(order, 1):
         fitting = [shape for shape in shapes if shape.length >= lengths[input_]]
-        costs = [cost[max(0, count - rows)] + OVERHEAD + (step_cost + rows) * length for rows, length in fitting]
+        steps = OVERHEAD + step_cost * lengths[input_]
+        costs = [cost[max(0, count - rows)] + steps + rows * length for rows, length in fitting]
         cost.append(min(costs))
         chosen.append(fitting[costs.index(cost[-1])])
     stop = len(order)

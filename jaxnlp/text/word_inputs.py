@@ -20,6 +20,9 @@ from jaxnlp.text.padding import padded, row_mask
 PAD_ID, UNKNOWN_ID, FIRST_ID = range(3)
 """Ids of padding, of unknown words and characters, and of the first word or character of the vocabulary."""
 
+MOST_CACHED = 500_000
+"""Maximum number of words whose ids and tokens are kept."""
+
 Words = tuple[str, ...]
 
 
@@ -159,6 +162,9 @@ class WordInputs:
             raise ValueError("a sentence needs at least one word, got none")
         if len(words) > self.max_length:
             raise ValueError(f"a sentence of {len(words):,} words exceeds the maximum of {self.max_length:,} words")
+        for cache in (self._ids_of_words, self._pieces_of):
+            if len(cache) > MOST_CACHED:
+                cache.clear()
         ids = np.concatenate([self._ids_of(word) for word in words]).reshape(len(words), 1 + self.max_characters)
         arrays = {"words": ids[:, 0], "characters": ids[:, 1:]}
         if self.pieces is not None:

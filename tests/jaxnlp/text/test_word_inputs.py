@@ -53,6 +53,17 @@ def test_batches_are_padded_with_zeros_and_rows():
     assert set(without.batch([without.encode(["a"])], 1, 1)) == {"words", "characters", "word_mask"}
 
 
+def test_few_words_are_kept_and_all_have_the_same_ids_again(monkeypatch):
+    monkeypatch.setattr("jaxnlp.text.word_inputs.MOST_CACHED", 2)
+    inputs = WordInputs(("the", "cat"), ("t", "h", "e"), max_characters=4)
+    first = inputs.encode(["the", "cat", "the", "dog"])
+    again = inputs.encode(["the", "cat", "the", "dog"])
+    assert first["words"].tolist() == again["words"].tolist() == [FIRST_ID, FIRST_ID + 1, FIRST_ID, UNKNOWN_ID]
+    np.testing.assert_array_equal(first["characters"], again["characters"])
+    inputs.encode(["a"])
+    assert list(inputs._ids_of_words) == ["a"]
+
+
 def test_long_sentences_are_divided_but_not_within_an_entity():
     inputs = WordInputs.of_sentences(SENTENCES, max_length=4)
     words = ["a"] * 10

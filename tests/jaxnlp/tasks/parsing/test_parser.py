@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 
 from data.small_grammar import grammar_sentences
+from jaxnlp.inference.batches import Shape, batches, decoding_shapes
 from jaxnlp.runs import load_run
-from jaxnlp.tasks.parsing.parser import SentenceParser, parse_of
+from jaxnlp.tasks.parsing.parser import MANY, STEP_COST, SentenceParser, parse_of
 from jaxnlp.text.conllu import sentence_of, tree_problem
 from tests.jaxnlp.models.parser_helpers import SENTENCES
 from tests.jaxnlp.ops.tree_helpers import by_enumeration
@@ -42,6 +43,12 @@ def test_results_have_the_length_that_is_asked_for(trained, sentences):
     assert (plain.heads.shape, longer.heads.shape) == ((2, 32), (2, 40))
     np.testing.assert_array_equal(longer.heads[:, :32], plain.heads)
     assert not np.asarray(longer.relations[:, 32:]).any()
+
+
+def test_one_long_sentence_takes_one_row_and_many_short_ones_share_batches():
+    shapes = (*decoding_shapes(512), MANY)
+    assert [*batches([40], shapes, STEP_COST)] == [([0], Shape(1, 128))]
+    assert [shape for _, shape in batches([12] * 512, shapes, STEP_COST)] == [MANY] * 2
 
 
 def test_a_sentence_that_is_too_long_is_named(trained):
