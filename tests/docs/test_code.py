@@ -50,7 +50,6 @@ STEPS_BY_HAND = {"coming_from.md": ("## PyTorch", "## Hugging Face Transformers"
 """Pages with a training step, and the headings before and after it. The losses are in `values`."""
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", STEPS_BY_HAND)
 def test_a_training_step_written_by_hand_lowers_its_loss(name, run_code):
     after, before = STEPS_BY_HAND[name]

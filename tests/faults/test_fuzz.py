@@ -34,7 +34,7 @@ def finds(reader, folder, watch, inputs):
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
 def test_a_changed_file_is_read_or_refused_by_an_error_that_names_it(reader, tmp_path, watch):
-    assert not finds(reader, tmp_path, watch, 40)
+    assert not finds(reader, tmp_path, watch, 100)
 
 
 @pytest.mark.thorough

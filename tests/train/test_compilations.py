@@ -22,8 +22,8 @@ from train.run.setup import set_up
 files = guards.files
 
 LENGTHS = (8, 16)
-QUICK = ("ImageClassification",)
-"""Tasks that `make test` tries, in about two seconds each."""
+QUICK = ("Parsing",)
+"""Tasks that `make test` tries, in about three seconds each. Batches of trees have several shapes."""
 
 
 @pytest.fixture

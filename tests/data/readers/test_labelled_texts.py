@@ -268,7 +268,6 @@ def test_texts_that_are_names_of_missing_values_are_counted(tmp_path, caplog):
     path = written(tmp_path, "text,label\nfine,a\nnan,b\n<NA>,b\nnone of it,a\n")
     rows, _ = TextSource(Columns(("text",), "label"), str(path)).read(path)
     assert len(rows) == 4
-    assert caplog.messages == [
-        f"{path}: 2 texts are names of missing values, the first 'nan' in line 3; if they are no texts, make their "
-        "fields empty"
+    assert [line.partition(";")[0] for line in caplog.messages] == [
+        f"{path}: 2 texts are names of missing values, the first 'nan' in line 3"
     ]
