@@ -427,8 +427,8 @@ class Bert(nn.Module):
         tokens: jax.Array,
         segments: jax.Array | None = None,
         attention_mask: jax.Array | None = None,
-    ) -> tuple[BertOutput, jax.Array]:
-        """The outputs, and the attention weights [L, B, H, T, T], float32; each row sums to 1."""
-        encoding, state = self.apply({"params": params}, tokens, segments, attention_mask, mutable=["intermediates"])
+    ) -> dict[str, jax.Array]:
+        """`blocks` [L, B, H, T, T], float32: the attention weights of all layers; each row sums to 1."""
+        _, state = self.apply({"params": params}, tokens, segments, attention_mask, mutable=["intermediates"])
         (weights,) = jax.tree.leaves(state["intermediates"]["blocks"])
-        return encoding, weights
+        return {"blocks": weights}

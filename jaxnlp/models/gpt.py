@@ -162,6 +162,10 @@ class GPTConfig(ModelConfig):
         return below | above | head
 
 
+MAPS = ("down_project", "blocks", "up_project")
+"""Names of attention maps, in the order in which the model computes them."""
+
+
 class AttentionAxis(NamedTuple):
     """Positions of the rows or the columns of an attention map.
 
@@ -318,24 +322,23 @@ class GPT(nn.Module):
         return [(keys, values)] * self.config.num_layers
 
     def attention_maps(self, params: Params, tokens: jax.Array) -> dict[str, jax.Array]:
-        """The attention weights of each layer, without dropout, for inspection.
+        """The attention weights of all layers, without dropout, for inspection.
 
         Args:
           params: as trained.
           tokens: [B, T] int.
 
         Returns:
-          Weights [B, H, T, T], float32, under `block_0`, `block_1`, ..., in the order of the layers, which jit would
-          sort. Each row sums to 1.
-          A perceiver has first `down_project` [B, H, M, S], for M latents and S inputs; then its blocks [B, H, M, M];
-          and last `up_project` [B, H, T, M], or [B, H, T, M + T] if outputs see inputs too. It has only the latents and
-          inputs that T tokens reach.
+          `blocks` [L, B, H, T, T], float32; each row sums to 1.
+          A perceiver also has `down_project` [1, B, H, M, S], for M latents and S inputs, and `up_project`
+          [1, B, H, T, M], or [1, B, H, T, M + T] if outputs see inputs too. Its blocks, if any, are [L, B, H, M, M].
+          It has only the latents and inputs that T tokens reach.
         """
         _, state = self.apply({"params": params}, tokens, mutable=["intermediates"])
         maps: dict[str, jax.Array] = {}
-        for name in ("down_project", "blocks", "up_project"):
+        for name in MAPS:
             for weights in jax.tree.leaves(state["intermediates"].get(name)):
-                maps |= {f"block_{n}": one for n, one in enumerate(weights)} if name == "blocks" else {name: weights}
+                maps[name] = weights if name == "blocks" else weights[None]
         return maps
 
     def attention_axes(self, positions: int) -> dict[str, tuple[AttentionAxis, AttentionAxis]]:

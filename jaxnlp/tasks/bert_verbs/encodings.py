@@ -281,4 +281,4 @@ def attention_of(
 
 @functools.partial(jit, static_argnums=0)
 def _attention(bert: Bert, params: Params, tokens: jax.Array, segments: jax.Array, mask: jax.Array) -> jax.Array:
-    return bert.attention_maps(params, tokens, segments, mask)[1]
+    return bert.attention_maps(params, tokens, segments, mask)["blocks"]

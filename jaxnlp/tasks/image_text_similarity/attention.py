@@ -30,8 +30,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
     tokenized = vocabulary.tokenize([text], max_length=most if max_length is None else min(max_length, most))
     (tokens,) = tokenized.tokens
     decoder: Any = GPT(model.config, model.vocabulary_size)
-    weights = jit(decoder.attention_maps)(params["decoder"], tokens[None])
-    layers = [np.asarray(weights[f"block_{layer}"])[0] for layer in range(model.config.num_layers)]
+    weights = np.asarray(jit(decoder.attention_maps)(params["decoder"], tokens[None])["blocks"])[:, 0]
     names, (rows, columns) = vocabulary.tokens(tokens), decoder.attention_axes(len(tokens))["blocks"]
-    maps = AttentionMaps(names, names, np.stack(layers), visible=rows.see(columns))
+    maps = AttentionMaps(names, names, weights, visible=rows.see(columns))
     return TextAttention(text, (maps,), bool(tokenized.truncated))

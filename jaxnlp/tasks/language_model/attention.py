@@ -40,19 +40,16 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
     if not len(ids):
         raise ValueError("the text has no tokens")
     read = ids[:limit]
-    weights = jit(lambda params, tokens: model.attention_maps(params, tokens))(trained.params, read[None])
+    weights = jit(model.attention_maps)(trained.params, read[None])
     names = [_name(trained.processor, token) for token in read]
-    stacks: dict[str, list[np.ndarray]] = {}
-    for name in sorted(weights, key=_layer):
-        stacks.setdefault("blocks" if name.startswith("block_") else name, []).append(np.asarray(weights[name])[0])
     maps = []
     for name, (rows, columns) in model.attention_axes(len(read)).items():
-        if name in stacks:  # a Perceiver may have no blocks
+        if name in weights:  # a Perceiver may have no blocks
             maps.append(
                 AttentionMaps(
                     _named(rows, names),
                     _named(columns, names),
-                    np.stack(stacks[name]),
+                    np.asarray(weights[name])[:, 0],
                     name.replace("_", " "),
                     rows.see(columns),
                     _positions(rows),
@@ -72,11 +69,6 @@ def _name(vocabulary: Any, token: int) -> str:
 def attends(model: Any) -> bool:
     """Whether a language model attends; a recurrent one does not."""
     return isinstance(model, GPT)
-
-
-def _layer(name: str) -> int:
-    """The number of a block; jit sorts their names as texts."""
-    return int(name.rpartition("_")[2]) if name.startswith("block_") else 0
 
 
 def _named(axis: AttentionAxis, tokens: list[str]) -> list[str]:

@@ -152,20 +152,19 @@ def attention_to_inputs(maps: Mapping[str, Any]) -> np.ndarray:
     connection. Half of a Perceiver's output is its own input, and half comes through the latents.
 
     Args:
-      maps: the result of `attention_maps`, in any order.
+      maps: the result of `GPT.attention_maps`.
 
     Source: Abnar and Zuidema 2020.
     """
-    means = {name: np.asarray(weights).mean(axis=1) for name, weights in maps.items()}
-    down, up = means.pop("down_project", None), means.pop("up_project", None)
+    means = {name: np.asarray(weights).mean(axis=2) for name, weights in maps.items()}
     stack = None
-    for index in range(len(means)):  # jit sorts the maps by name, block_10 before block_2
-        weights = means[f"block_{index}"]
+    for weights in means.get("blocks", ()):
         layer = 0.5 * weights + 0.5 * np.eye(weights.shape[1])
         stack = layer if stack is None else layer @ stack
-    if down is None or up is None:
+    if "up_project" not in means:
         assert stack is not None
         return stack
+    (down,), (up,) = means["down_project"], means["up_project"]
     latents = down if stack is None else stack @ down
     count, positions = latents.shape[1], up.shape[1]
     total = np.repeat(np.eye(positions)[None], len(up), axis=0)

@@ -9,7 +9,7 @@ from tests.jaxnlp.models.gpt_helpers import CONTEXT, TOKENS, VARIANTS, VOCABULAR
 def test_the_first_layers_weights_of_a_position_depend_on_its_own_token_only():
     """Dot products would depend on the keys too."""
     model = make_model(**VARIANTS["synthesizer"])
-    params, weights = random_params(model), jax.jit(lambda p, tokens: model.attention_maps(p, tokens)["block_0"])
+    params, weights = random_params(model), jax.jit(lambda p, tokens: model.attention_maps(p, tokens)["blocks"][0])
     before = np.asarray(weights(params, TOKENS))
     for position in (0, CONTEXT // 2):
         changed = TOKENS.copy()

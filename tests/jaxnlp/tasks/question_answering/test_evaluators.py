@@ -40,9 +40,9 @@ class AttendsToTheFirst:
 
     def attention_maps(self, params, tokens):
         rows, length = tokens.shape
-        weights = np.zeros((rows, 2, length, length), np.float32)
+        weights = np.zeros((1, rows, 2, length, length), np.float32)
         weights[..., 0] = 1.0
-        return {"block_0": weights}
+        return {"blocks": weights}
 
 
 def scoring_of(model, params=None, questions=ASKED, training=TRAINING, **fields):
@@ -138,10 +138,10 @@ def random_weights(*shape, seed=0):
 
 
 def test_layers_are_multiplied_and_half_of_each_is_the_residual_connection():
-    first, second = random_weights(2, 3, 5, 5), random_weights(2, 3, 5, 5, seed=1)
-    found = attention_to_inputs({"block_1": second, "block_0": first})
+    weights = random_weights(2, 2, 3, 5, 5)
+    found = attention_to_inputs({"blocks": weights})
     for example in range(2):
-        layers = [(weights[example].mean(axis=0) + np.eye(5)) / 2 for weights in (first, second)]
+        layers = [(layer[example].mean(axis=0) + np.eye(5)) / 2 for layer in weights]
         np.testing.assert_allclose(found[example], layers[1] @ layers[0])
 
 
@@ -149,9 +149,9 @@ def test_layers_are_multiplied_and_half_of_each_is_the_residual_connection():
 @pytest.mark.parametrize("extra", [0, 6])
 def test_rows_sum_to_one_and_do_not_see_later_positions(blocks, extra):
     """Maps of a Perceiver of 3 latents and 6 positions, whose outputs may attend to the inputs next to the latents."""
-    maps = {"down_project": random_weights(1, 2, 3, 6)}
-    maps |= {f"block_{n}": random_weights(1, 2, 3, 3, seed=n) for n in range(blocks)}
-    up = np.concatenate([random_weights(1, 2, 6, 3), random_weights(1, 2, 6, 6)[..., :extra]], axis=-1)
+    maps = {"down_project": random_weights(1, 1, 2, 3, 6)}
+    maps |= {"blocks": random_weights(blocks, 1, 2, 3, 3)} if blocks else {}
+    up = np.concatenate([random_weights(1, 1, 2, 6, 3), random_weights(1, 1, 2, 6, 6)[..., :extra]], axis=-1)
     maps["up_project"] = up / up.sum(axis=-1, keepdims=True)
     found = attention_to_inputs(maps)
     assert found.shape == (1, 6, 6)
@@ -160,9 +160,9 @@ def test_rows_sum_to_one_and_do_not_see_later_positions(blocks, extra):
 
 
 def test_an_output_of_a_perceiver_attends_to_what_its_latents_attend_to():
-    down = np.zeros((1, 1, 2, 4))
-    down[0, 0, :, 1] = 1.0  # both latents attend to input 1
-    up = np.zeros((1, 1, 4, 2))
+    down = np.zeros((1, 1, 1, 2, 4))
+    down[..., 1] = 1.0  # both latents attend to input 1
+    up = np.zeros((1, 1, 1, 4, 2))
     up[..., 1] = 1.0  # all outputs attend to the second
     found = attention_to_inputs({"down_project": down, "up_project": up})
     expected = 0.5 * np.eye(4)
