@@ -35,7 +35,7 @@ def ours() -> Step:
 
     from jaxnlp.tasks import Trained
     from jaxnlp.tasks.classification import Classification
-    from jaxnlp.tasks.classification.inputs import Given, given_rows, read_chunk
+    from jaxnlp.tasks.classification.inputs import CommandInputs, given_rows, read_chunk
     from jaxnlp.tasks.classification.predict import Predictor
 
     reader = processor()
@@ -45,7 +45,7 @@ def ours() -> Step:
     predict = Predictor(Trained(Classification(), model, params, reader), "")
 
     def step() -> list[str]:
-        rows = given_rows(reader, Given(sentences()))
+        rows = given_rows(reader, CommandInputs(sentences()))
         return [one.label for chunk in rows for one in predict(read_chunk(reader, chunk))]
 
     return step

@@ -21,7 +21,7 @@ from jaxnlp.ops.compiler_options import jit, jit_for
 from jaxnlp.saving.serialization import ConfigError, differences, to_json
 from jaxnlp.typing import Array, Batch, Params, PyTree
 from train.compare import flat_fields
-from train.compile_ahead import Ahead
+from train.compile_ahead import AheadCompiler
 from train.config import TrainConfig, update
 from train.evaluation.validation import Validation
 from train.logs.log import RunLog
@@ -97,7 +97,7 @@ def fit_at_once(
     with contextlib.ExitStack() as contexts:
         for workdir in workdirs:
             contexts.enter_context(locked(workdir))
-        stop, ahead = contexts.enter_context(StopSignal()), contexts.enter_context(Ahead())
+        stop, ahead = contexts.enter_context(StopSignal()), contexts.enter_context(AheadCompiler())
         members = _members(configs, workdirs, commands, layout, ahead, contexts)
         first, config, step = members[0], members[0].setup.config, members[0].run.step
         no_gain = ["on a CPU that takes about as long as one by one"] if device.platform == "cpu" else []
@@ -208,7 +208,7 @@ def _members(
     workdirs: Sequence[Path],
     commands: Sequence[str | None],
     layout: Parallel,
-    ahead: Ahead,
+    ahead: AheadCompiler,
     contexts: contextlib.ExitStack,
 ) -> list[Member]:
     """The runs, at their latest checkpoints. What they compile for evaluation is compiled once."""

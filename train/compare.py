@@ -16,15 +16,15 @@ from jaxnlp.cli.options import read_options
 from jaxnlp.cli.programs import run_module
 from jaxnlp.config import Config
 from jaxnlp.metric_kind import MetricKind
-from jaxnlp.pages.blocks import Line, Lines, Table
+from jaxnlp.pages.content import Line, Lines, Table
 from jaxnlp.pages.page import document
 from jaxnlp.runs import runs_inside
 from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
-from train.report.blocks import render_content, render_table
 from train.report.formats import duration, is_finite, short, text
 from train.report.logged_run import LoggedRun, read_run
 from train.report.metrics import capitalized, main_split, title_of
 from train.report.page import STYLE
+from train.report.sections import render_content, render_table
 from train.run.folder import REPORT_FILE
 
 PROGRAM = f"{program_name()} compare"
@@ -213,7 +213,7 @@ def render_comparison(runs: Sequence[ComparedRun], folder: Path, notes: Sequence
     notes = [*([f"Unfinished: {', '.join(unfinished)}."] if unfinished else []), *notes]
     title = f"{len(runs)} runs of {', '.join(sorted({str(run.fields.get('recipe', '')) for run in runs}))}"
     head = f"<header><h1>{text(title)}</h1>{''.join(f'<p>{text(note)}</p>' for note in notes)}</header>"
-    drawn = (f'<section class="block"><h2>{text(name)}</h2>{content}</section>' for name, content in sections)
+    drawn = (f'<section class="section"><h2>{text(name)}</h2>{content}</section>' for name, content in sections)
     return document(title, f"<main>\n{head}\n{''.join(drawn)}\n</main>", STYLE)
 
 

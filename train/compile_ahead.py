@@ -19,7 +19,7 @@ from train.logs.compile_time import BACKGROUND, waiting_for_programs
 _logger = logging.getLogger(__name__)
 
 
-class Ahead:
+class AheadCompiler:
     """Compiles programs in threads; a context manager, which drops programs that are not compiled yet when it ends.
 
     With several processes there is one thread, so that all of them compile in the same order.
@@ -34,7 +34,7 @@ class Ahead:
         self._known: dict[Hashable, Future[Any]] = {}
         self._reported = False
 
-    def __enter__(self) -> "Ahead":
+    def __enter__(self) -> "AheadCompiler":
         return self
 
     def __exit__(

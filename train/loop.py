@@ -13,7 +13,7 @@ from rich.console import Console
 
 from jaxnlp.cli.messages import is_full
 from jaxnlp.typing import Array
-from train.compile_ahead import Ahead
+from train.compile_ahead import AheadCompiler
 from train.config import TrainConfig
 from train.evaluation.validation import Validation
 from train.logs.log import RunLog
@@ -32,7 +32,7 @@ from train.run.process_agreement import require_agreement, require_shared_folder
 from train.run.progress import RunProgress, all_finite
 from train.run.setup import Setup, set_up
 from train.run.signals import StopSignal
-from train.run.stalls import Stalls
+from train.run.stalls import StallWatch
 from train.step import StepOutput, TrainState
 
 
@@ -86,8 +86,12 @@ def fit(
         require_agreement({"--parallel": parallel, "--mesh": mesh, **setup.spec.facts})
         layout = layout.of_model(config.model, setup.abstract_state.params)
         batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
-        # Checkpoints end before Ahead, so that the last one is saved before programs that nobody needs are compiled.
-        with StopSignal() as stop, Ahead() as ahead, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
+        # Checkpoints end before the compiler, so that the last is saved before programs that nobody needs are compiled.
+        with (
+            StopSignal() as stop,
+            AheadCompiler() as ahead,
+            Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints,
+        ):
             program = layout.compile_train(setup.step, setup.abstract_state)
             if checkpoints.latest_step() is None:
                 _compile_step(ahead, setup, layout, program)
@@ -105,7 +109,7 @@ def fit(
             with (
                 report_at_end(workdir, console),
                 _open_log(workdir, console, setup, run) as log,
-                Stalls(workdir, run.step, run.train_seconds, compiling=ahead.compiling) as stalls,
+                StallWatch(workdir, run.step, run.train_seconds, compiling=ahead.compiling) as stalls,
                 row,
             ):
                 while not run.ended(config):
@@ -165,7 +169,7 @@ def _open_log(workdir: Path, console: Console, setup: Setup, run: RunProgress) -
     )
 
 
-def _compile_step(ahead: Ahead, setup: Setup, layout: Parallel, program: Any) -> None:
+def _compile_step(ahead: AheadCompiler, setup: Setup, layout: Parallel, program: Any) -> None:
     """Compiles the training step in a thread while the initial state is compiled, if all batches have one shape.
 
     Several processes compile their programs in one order.
@@ -177,7 +181,7 @@ def _compile_step(ahead: Ahead, setup: Setup, layout: Parallel, program: Any) ->
 
 
 def _compile_further_programs(
-    ahead: Ahead, setup: Setup, layout: Parallel, program: Any, validate: Validation, run: RunProgress
+    ahead: AheadCompiler, setup: Setup, layout: Parallel, program: Any, validate: Validation, run: RunProgress
 ) -> None:
     """Compiles in threads what the first step did not need: steps for batches of other shapes, and the evaluation.
 
@@ -204,7 +208,7 @@ def _record_start(workdir: Path, output: StepOutput, started: float) -> None:
 
 
 def _log(
-    log: RunLog, step: int, output: StepOutput, finite: Array, check: Callable[[int, Array], None], stalls: Stalls
+    log: RunLog, step: int, output: StepOutput, finite: Array, check: Callable[[int, Array], None], stalls: StallWatch
 ) -> None:
     """Logs a step, and checks its results, which it waits for."""
     log.log_train(step, learning_rate=output.learning_rate, skipped_updates=output.skipped_updates)

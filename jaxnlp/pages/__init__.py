@@ -1,1 +1,1 @@
-"""Pages and the blocks of reports."""
+"""Pages and the sections of reports."""

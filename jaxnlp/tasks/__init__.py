@@ -1,6 +1,6 @@
 """The base of tasks: what a model is trained to do and how it is scored. The core knows only this file.
 
-A task turns a module into a loss (`objective`), and parameters into numbers, predictions and blocks of the report
+A task turns a module into a loss (`objective`), and parameters into numbers, predictions and sections of the report
 (`evaluators`). Its `commands` are the verbs of `jaxnlp VERB RUN`.
 """
 
@@ -25,7 +25,7 @@ from jaxnlp.inference.exportable import Exportable
 from jaxnlp.metric_kind import MetricKind
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.inference import Weights, inference_params
-from jaxnlp.pages.blocks import Content
+from jaxnlp.pages.content import Content
 from jaxnlp.public_names import lazily
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
@@ -77,13 +77,13 @@ def forward(model: Any, params: Params, key: PRNGKey | None, *inputs: Any, **opt
     return model.apply({"params": params}, *inputs, deterministic=key is None, rngs=rngs, **options)
 
 
-class Block(NamedTuple):
-    """A block of the report page.
+class Section(NamedTuple):
+    """A section of the report page.
 
     Attributes:
-      name: its heading; a later block with the same name replaces it.
-      content: one of `jaxnlp.pages.blocks`: Table, Lines, HeatMap, MarkedText or Picture.
-      keep: whether the page shows only the block of the latest step, or those of all steps, as for samples.
+      name: its heading; a later section with the same name replaces it.
+      content: one of `jaxnlp.pages.content`: Table, Lines, HeatMap, MarkedText or Picture.
+      keep: whether the page shows only the section of the latest step, or those of all steps, as for samples.
     """
 
     name: str
@@ -97,14 +97,14 @@ class Evaluation(NamedTuple):
     Attributes:
       metrics: declared by the task, or by the evaluator.
       predictions: the texts of prediction files, by file name.
-      blocks: for the report.
+      sections: for the report.
       remarks: further entries for the ledger.
       run_files: the texts of files that later commands read in the run's folder, by file name.
     """
 
     metrics: Mapping[str, Metric]
     predictions: Mapping[str, str] = {}
-    blocks: Sequence[Block] = ()
+    sections: Sequence[Section] = ()
     remarks: Mapping[str, Any] = {}
     run_files: Mapping[str, str] = {}
 
@@ -403,5 +403,5 @@ def every_task() -> list[type[Task]]:
     return list(dict.fromkeys(tasks))
 
 
-_EVALUATION = ("Block", "Evaluation", "Evaluator", "Metric", "MetricKind", "Scoring")
+_EVALUATION = ("Section", "Evaluation", "Evaluator", "Metric", "MetricKind", "Scoring")
 __getattr__, __dir__ = lazily(__name__, __path__, own=(*_EVALUATION, "Command", "Objective", "Task", "Trained"))

@@ -28,8 +28,8 @@ from jaxnlp.models import ModelConfig, Parameter
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
-from jaxnlp.pages.blocks import HeatMap, Line, Lines, Picture
-from jaxnlp.tasks import Block, Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Task
+from jaxnlp.pages.content import HeatMap, Line, Lines, Picture
+from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Section, Task
 from train.config import TrainConfig
 from train.loop import fit
 from train.optimizer import AdamW
@@ -207,12 +207,12 @@ class ImageValidation(Evaluator):
         weights = tuple(map(tuple, np.abs(image).round(3).tolist()))
         names = tuple(map(str, range(len(image))))
         curve = Line("margin", tuple(range(len(margin))), tuple(np.sort(margin).round(3).tolist()))
-        blocks = [
-            Block("Least certain", Picture(png(image), "the least certain image")),
-            Block("Its pixels", HeatMap(names, names, weights)),
-            Block("Margins", Lines((curve,), "image", "margin")),
+        sections = [
+            Section("Least certain", Picture(png(image), "the least certain image")),
+            Section("Its pixels", HeatMap(names, names, weights)),
+            Section("Margins", Lines((curve,), "image", "margin")),
         ]
-        return Evaluation(found, blocks=blocks)
+        return Evaluation(found, sections=sections)
 
 
 def png(image):

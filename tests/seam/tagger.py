@@ -21,8 +21,8 @@ from jaxnlp.corpus import Corpus, DataError, Split
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.models import ModelConfig, Parameter
 from jaxnlp.nn.dense import Dense
-from jaxnlp.pages.blocks import MarkedText, Table
-from jaxnlp.tasks import Block, Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Task
+from jaxnlp.pages.content import MarkedText, Table
+from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Section, Task
 from train.config import TrainConfig
 from train.loop import fit
 from train.optimizer import Muon
@@ -262,7 +262,7 @@ class TagValidation(Evaluator):
         )
         marked = MarkedText(((("<script>", True), ("escaped", False)),))
         metrics = scoring.sums() | {"accuracy": Metric(float(np.mean(right)), len(right))}
-        return Evaluation(metrics, {"tags.txt": lines}, [Block("Tags", table), Block("Marked", marked, "all")])
+        return Evaluation(metrics, {"tags.txt": lines}, [Section("Tags", table), Section("Marked", marked, "all")])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -94,7 +94,7 @@ MAY_ASK = {
     ("train/compile_ahead.py", "hasattr(x, 'dtype')"): "arguments of a jitted function are arrays, or static",
     ("train/config.py", "isinstance(getattr(config, head), Choice)"): "a name may choose the kind",
     ("train/logs/json_lines.py", "type(row.get(name)) is not kind"): "a field of a line of JSON",
-    ("train/logs/log.py", "isinstance(block.content, MarkedText)"): "all kinds of blocks",
+    ("train/logs/log.py", "isinstance(section.content, MarkedText)"): "all kinds of sections",
     ("train/parallel/mesh.py", "isinstance(tree, TrainState)"): "the loop's own state, or only parameters",
     ("train/parallel/pmap.py", "isinstance(tree, TrainState)"): "the loop's own state, or only parameters",
     ("train/parallel/mesh.py", "isinstance(x, Placement)"): "a placement is a leaf of its tree",

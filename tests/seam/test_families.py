@@ -123,7 +123,7 @@ def test_another_compute_changes_only_rounding(finished, family):
     np.testing.assert_allclose(losses[1], losses[0], atol=0.02)
 
 
-def test_the_report_draws_the_blocks_of_the_family(finished, family):
+def test_the_report_draws_the_sections_of_the_family(finished, family):
     page = write_report(finished).read_text()
     names = {tagger: ["Tags", "Marked"], images: ["Least certain", "Its pixels", "Margins"]}[family]
     assert all(name in page for name in names)

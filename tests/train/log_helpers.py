@@ -5,8 +5,8 @@ import io
 import jax.numpy as jnp
 from rich.console import Console
 
-from jaxnlp.pages.blocks import MarkedText
-from jaxnlp.tasks import Block
+from jaxnlp.pages.content import MarkedText
+from jaxnlp.tasks import Section
 from train.logs.log import RunLog
 
 
@@ -23,11 +23,11 @@ def log_train(log, step, learning_rate=0.5, skipped=0):
 
 
 def sample(text):
-    return Block("samples", MarkedText(((("a", True), (text, False)),)), "all")
+    return Section("samples", MarkedText(((("a", True), (text, False)),)), "all")
 
 
 def write_steps(folder, steps, text="ab"):
     with RunLog(folder, console(), total_steps=100, first_step=steps[0] - 1) as log:
         for step in steps:
             log.log_evaluation(step, "validation", {"loss": float(step)})
-            log.log_blocks(step, [sample(f"{text}{step}")])
+            log.log_sections(step, [sample(f"{text}{step}")])

@@ -11,7 +11,7 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.tasks.text_to_text import TextToText
 from tests.guards import test_families as guards
 from tests.jaxnlp.tasks import test_init
-from train.compile_ahead import Ahead
+from train.compile_ahead import AheadCompiler
 from train.config import update
 from train.evaluation.validation import Validation
 from train.parallel import make_parallel
@@ -99,7 +99,7 @@ def test_a_run_compiles_all_its_programs_at_its_start_in_threads(
 
 def test_the_step_is_compiled_once_and_begun_before_the_initial_state(tiny_config, tmp_path, quick_fit, monkeypatch):
     order, programs = [], []
-    compile_program, resume = Ahead.compile, Checkpoints.resume
+    compile_program, resume = AheadCompiler.compile, Checkpoints.resume
 
     def compiled(ahead, function, *arguments, **options):
         order.append("program")
@@ -110,7 +110,7 @@ def test_the_step_is_compiled_once_and_begun_before_the_initial_state(tiny_confi
         order.append("state")
         return resume(*arguments)
 
-    monkeypatch.setattr(Ahead, "compile", compiled)
+    monkeypatch.setattr(AheadCompiler, "compile", compiled)
     monkeypatch.setattr(Checkpoints, "resume", resumed)
     config = tiny_config(total_steps=3)
     quick_fit(config, tmp_path / "run")

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from train.compile_ahead import Ahead
+from train.compile_ahead import AheadCompiler
 from train.logs.compile_time import compile_seconds
 
 
@@ -20,7 +20,7 @@ def test_a_call_waits_for_its_program_and_compiles_no_other():
         return double(x)
 
     function = jax.jit(traced_double)
-    with Ahead() as ahead:
+    with AheadCompiler() as ahead:
         call, shapes = ahead.called(function), [(2,), (3,)]
         for shape in [*shapes, (2,)]:
             ahead.compile(function, np.ones(shape, np.float32))
@@ -46,7 +46,7 @@ class Broken:
 
 
 def test_an_error_of_the_compiler_is_logged_at_once_and_raised_where_its_program_is_called(caplog):
-    with Ahead() as ahead:
+    with AheadCompiler() as ahead:
         broken = Broken()
         ahead.compile(broken, np.ones(2))
         while not all(program.done() for program in ahead._compiling.values()):
@@ -72,7 +72,7 @@ class Slow(Broken):
 
 def test_waiting_for_a_program_counts_as_compile_time():
     slow, before = Slow(), compile_seconds()
-    with Ahead() as ahead:
+    with AheadCompiler() as ahead:
         ahead.compile(slow, np.ones(2))
         assert compile_seconds() == before
         threading.Timer(0.05, slow.go.set).start()
@@ -87,7 +87,7 @@ def test_a_call_that_will_wait_for_its_program_first_does_what_is_due():
         due.append("row")
         slow.go.set()
 
-    with Ahead() as ahead:
+    with AheadCompiler() as ahead:
         ahead.compile(slow, np.ones(2))
         call = ahead.called(slow, before_waiting=write)
         call(np.ones(2))

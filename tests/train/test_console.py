@@ -133,5 +133,5 @@ def test_markup_in_names_is_text(tmp_path):
     screen = console(force_terminal=False)
     with RunLog(tmp_path, screen, total_steps=4) as log:
         log.log_evaluation(1, "[red]dev[/red]", {"loss": 1.0})
-        log.log_blocks(1, [sample("[b][/i]")])
+        log.log_sections(1, [sample("[b][/i]")])
     assert "[red]dev[/red] loss 1.0000" in screen.file.getvalue()

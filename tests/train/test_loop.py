@@ -16,10 +16,10 @@ from jaxnlp.tasks import MetricKind
 from jaxnlp.tasks.language_model import LanguageModel
 from tests.train.loop_helpers import arrays, prepared, restored, rows
 from train import loop
-from train.compile_ahead import Ahead
+from train.compile_ahead import AheadCompiler
 from train.config import update
 from train.loop import fit
-from train.report import read_blocks
+from train.report import read_sections
 from train.run import folder as run_folder
 from train.run.checkpoint_writing import Checkpoints
 from train.run.folder import TYPED_MODEL_FILE, RunMismatchError
@@ -88,11 +88,11 @@ def test_a_stopped_run_has_saved_before_it_waits_for_programs_that_are_still_com
 
         return left
 
-    for context in (Ahead, Checkpoints):
+    for context in (AheadCompiler, Checkpoints):
         monkeypatch.setattr(context, "__exit__", exit_of(context))
     with stop_at(1):
         quick_fit(tiny_config(), tmp_path)
-    assert ended == [Checkpoints, Ahead]
+    assert ended == [Checkpoints, AheadCompiler]
 
 
 def test_crashed_and_continued_run_is_the_straight_run_bit_for_bit(straight, tmp_path, quick_fit, after_step):
@@ -191,10 +191,10 @@ def test_samples_continue_the_prompt_at_each_evaluation(tiny_config, tmp_path, q
         total_steps=5, evaluate_every_steps=2, task=LanguageModel(sample_prompt=given, sample_tokens=9)
     )
     quick_fit(config, tmp_path)
-    blocks = read_blocks(tmp_path / "blocks.jsonl")
-    assert [(block.step, block.name, block.keep) for block in blocks] == [(n, "Samples", "all") for n in (2, 4, 5)]
-    for block in blocks:
-        (((prompt, prompt_marked), (rest, rest_marked)),) = block.content.paragraphs
+    sections = read_sections(tmp_path / "sections.jsonl")
+    assert [(each.step, each.name, each.keep) for each in sections] == [(n, "Samples", "all") for n in (2, 4, 5)]
+    for section in sections:
+        (((prompt, prompt_marked), (rest, rest_marked)),) = section.content.paragraphs
         assert (prompt, prompt_marked, len(rest), rest_marked) == (expected, True, 9, False)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.train.loop_helpers import rows
 from train import loop
-from train.compile_ahead import Ahead
+from train.compile_ahead import AheadCompiler
 from train.parallel import MeshParallel
 from train.run.progress import NonFiniteError, all_finite
 
@@ -66,7 +66,7 @@ def test_logging_waits_for_no_step_before_the_next_one_is_under_way(config, tmp_
 def test_a_row_is_logged_before_a_run_waits_for_the_program_of_its_next_step(
     config, tmp_path, quick_fit, watched, monkeypatch
 ):
-    called, programs = Ahead.called, []
+    called, programs = AheadCompiler.called, []
 
     def waiting(ahead, function, *, before_waiting=lambda: None):
         call = called(ahead, function)
@@ -78,7 +78,7 @@ def test_a_row_is_logged_before_a_run_waits_for_the_program_of_its_next_step(
 
         return wait
 
-    monkeypatch.setattr(Ahead, "called", waiting)
+    monkeypatch.setattr(AheadCompiler, "called", waiting)
     quick_fit(config, tmp_path)
     assert watched.logged == [(2, 2), (4, 4), (6, 6)]
     assert all_finite in programs  # the row needs its result

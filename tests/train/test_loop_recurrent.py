@@ -15,7 +15,7 @@ from tests.train.loop_helpers import arrays, prepared, rows
 from train import loop
 from train.config import update
 from train.optimizer.schedules import Plateau
-from train.report import read_blocks
+from train.report import read_sections
 
 
 def recurrent(tiny_config, small_text, task=None, **changes):
@@ -195,12 +195,12 @@ def test_the_output_bias_begins_at_the_unigram_frequencies_of_the_training_text(
 @pytest.mark.thorough
 def test_only_a_model_of_words_reports_what_it_has_learnt_about_them(tiny_config, small_text, quick_fit, tmp_path):
     quick_fit(recurrent(tiny_config, small_text, total_steps=7), tmp_path / "words")
-    blocks = read_blocks(tmp_path / "words" / "blocks.jsonl")
-    assert [(block.step, block.name) for block in blocks] == [
+    sections = read_sections(tmp_path / "words" / "sections.jsonl")
+    assert [(section.step, section.name) for section in sections] == [
         (step, name) for step in (6, 7) for name in ("Perplexity by position", "Nearest embeddings")
     ]
-    curves = [block.content.lines[0].y for block in blocks[::2]]
+    curves = [section.content.lines[0].y for section in sections[::2]]
     assert [len(curve) for curve in curves] == [4, 4]
     assert curves[0] != curves[1]
     quick_fit(tiny_config(total_steps=1), tmp_path / "characters")
-    assert read_blocks(tmp_path / "characters" / "blocks.jsonl") == []
+    assert read_sections(tmp_path / "characters" / "sections.jsonl") == []

@@ -38,8 +38,8 @@ def test_each_recipe_trains_and_shows_a_sample_and_its_words(quick_fit, tmp_path
     outcome = quick_fit(config, tmp_path)
     assert int(outcome.state.step) == 3
     assert int(outcome.state.skipped_updates) == 0
-    blocks = [json.loads(line)["name"] for line in (tmp_path / "blocks.jsonl").read_text().splitlines()]
-    assert blocks == ["Samples", "Perplexity by position", "Nearest embeddings"]
+    sections = [json.loads(line)["name"] for line in (tmp_path / "sections.jsonl").read_text().splitlines()]
+    assert sections == ["Samples", "Perplexity by position", "Nearest embeddings"]
 
 
 CLASSIFIER = "--data.source table --data.path {} --data.batch-size 4 --total-steps 2 --optimizer.schedule.warmup 1 "

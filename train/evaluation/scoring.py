@@ -12,7 +12,7 @@ from jaxnlp.metrics import means, total
 from jaxnlp.runs import load
 from jaxnlp.tasks import Metric, Objective, Trained
 from jaxnlp.typing import Batch, Metrics, Params, PyTree
-from train.compile_ahead import Ahead
+from train.compile_ahead import AheadCompiler
 from train.parallel import Parallel
 from train.step import Division, eval_step
 
@@ -54,7 +54,7 @@ class SplitScoring:
         objective: Objective,
         layout: Parallel,
         kept: dict[Hashable, Any],
-        ahead: Ahead | None = None,
+        ahead: AheadCompiler | None = None,
     ):
         self.trained = trained
         self.split = split

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxnlp.tasks import Evaluation, MetricKind, Trained
-from train.compile_ahead import Ahead
+from train.compile_ahead import AheadCompiler
 from train.evaluation.scoring import SplitScoring
 from train.logs.compile_time import compile_seconds
 from train.logs.log import RunLog
@@ -18,7 +18,12 @@ class Validation:
     """The task's evaluator `validation` on the validation split; compiles each program once, if possible ahead."""
 
     def __init__(
-        self, setup: Setup, layout: Parallel, workdir: Path, ahead: Ahead, kept: dict[Hashable, Any] | None = None
+        self,
+        setup: Setup,
+        layout: Parallel,
+        workdir: Path,
+        ahead: AheadCompiler,
+        kept: dict[Hashable, Any] | None = None,
     ):
         """Args: kept: results of `Scoring.once`; several runs may share them, so that each program compiles once."""
         self._setup, self._layout, self._workdir, self._ahead = setup, layout, workdir, ahead
@@ -40,7 +45,7 @@ class Validation:
                 "measure it"
             )
         log.log_evaluation(step, "validation", {name: metric.value for name, metric in evaluation.metrics.items()})
-        log.log_blocks(step, evaluation.blocks)
+        log.log_sections(step, evaluation.sections)
         best = config.best_metric
         return checkpoint_score(evaluation, best, self._setup.metrics[best])
 

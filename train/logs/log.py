@@ -1,4 +1,4 @@
-"""The output of a run: progress on the terminal, metrics.jsonl, blocks.jsonl, TensorBoard events."""
+"""The output of a run: progress on the terminal, metrics.jsonl, sections.jsonl, TensorBoard events."""
 
 import contextlib
 import dataclasses
@@ -13,14 +13,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from jaxnlp.metrics import means, total
-from jaxnlp.pages.blocks import MarkedText
+from jaxnlp.pages.content import MarkedText
 from jaxnlp.saving.atomic_files import AppendedFile
-from jaxnlp.tasks import Block
+from jaxnlp.tasks import Section
 from jaxnlp.typing import Metrics
 from train.logs.compile_time import compile_seconds
 from train.logs.event_file import EventFile
-from train.report.blocks import LoggedBlock, block_to_json
-from train.run.folder import BLOCKS_FILE, METRICS_FILE, keep_lines_until, logged_steps, writes_folder
+from train.report.sections import LoggedSection, section_to_json
+from train.run.folder import METRICS_FILE, SECTIONS_FILE, keep_lines_until, logged_steps, writes_folder
 
 SECONDS_BETWEEN_LINES = 5.0
 """Seconds between two lines of progress without a terminal."""
@@ -112,9 +112,9 @@ class RunLog:
 
     def _open(self) -> None:
         self._warn_of_missing_history()
-        for name in (METRICS_FILE, BLOCKS_FILE):
+        for name in (METRICS_FILE, SECTIONS_FILE):
             keep_lines_until(self._workdir / name, self._first_step)
-        self._files = {name: AppendedFile(self._workdir / name) for name in (METRICS_FILE, BLOCKS_FILE)}
+        self._files = {name: AppendedFile(self._workdir / name) for name in (METRICS_FILE, SECTIONS_FILE)}
         if self._console.is_terminal:
             columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[status]}"))
             self._bar = Progress(*columns, console=self._console)
@@ -138,8 +138,8 @@ class RunLog:
         evaluations = sum(step <= first for step in logged_steps(path, "validation"))
         if self._evaluations is not None and evaluations < self._evaluations:
             self._warn_of_gap(f"{path} has {evaluations} of {self._evaluations} evaluations up to step {first}")
-        if first and not (self._workdir / BLOCKS_FILE).exists():
-            self._warn_of_gap(f"{self._workdir / BLOCKS_FILE} was deleted")
+        if first and not (self._workdir / SECTIONS_FILE).exists():
+            self._warn_of_gap(f"{self._workdir / SECTIONS_FILE} was deleted")
 
     def _warn_of_gap(self, missing: str) -> None:
         self._print(f"warning: {missing}: the report will have a gap; the training continues unchanged")
@@ -230,18 +230,18 @@ class RunLog:
         values = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         self._print(f"step {step}/{self._total_steps}  {split} {values}")
 
-    def log_blocks(self, step: int, blocks: Sequence[Block]) -> None:
-        """Writes blocks for the report; marked texts also go to TensorBoard.
+    def log_sections(self, step: int, sections: Sequence[Section]) -> None:
+        """Writes sections for the report; marked texts also go to TensorBoard.
 
         Raises:
-          ValueError: when the report cannot draw a block; nothing is written then.
+          ValueError: when the report cannot draw a section; nothing is written then.
         """
-        rows = [block_to_json(LoggedBlock(step, block.name, block.keep, block.content)) for block in blocks]
-        for block, row in zip(blocks, rows, strict=True):
-            self._append(BLOCKS_FILE, row)
-            if isinstance(block.content, MarkedText) and self._writes:
-                paragraphs = ("".join(text for text, _ in paragraph) for paragraph in block.content.paragraphs)
-                self._tensorboard().add_text(block.name, "\n\n".join(paragraphs), step)
+        rows = [section_to_json(LoggedSection(step, each.name, each.keep, each.content)) for each in sections]
+        for section, row in zip(sections, rows, strict=True):
+            self._append(SECTIONS_FILE, row)
+            if isinstance(section.content, MarkedText) and self._writes:
+                paragraphs = ("".join(text for text, _ in paragraph) for paragraph in section.content.paragraphs)
+                self._tensorboard().add_text(section.name, "\n\n".join(paragraphs), step)
 
     def _write(self, step: int, split: str, values: Mapping[str, Any]) -> None:
         self._append(METRICS_FILE, {"step": step, "split": split, **values})

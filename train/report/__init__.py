@@ -1,6 +1,6 @@
 """A run's folder as one page: `jaxnlp report RUN` rebuilds it at any time.
 
-The page depends on kinds of blocks and declared metrics, not on tasks.
+The page depends on kinds of sections and declared metrics, not on tasks.
 """
 
 from pathlib import Path
@@ -8,13 +8,13 @@ from pathlib import Path
 from jaxnlp.saving.atomic_files import write_file
 from train.logs.json_lines import read_lines
 from train.report import plots
-from train.report.blocks import LoggedBlock, block_from_json
 from train.report.logged_run import LoggedRun, read_run
 from train.report.metrics import charts
 from train.report.page import Figure, render_page
+from train.report.sections import LoggedSection, section_from_json
 
 WRITTEN = frozenset(("checkpoints", "tensorboard", "plots", "config.json", "processor.json", "typed_model.json"))
-WRITTEN |= {"environment.json", "metrics.jsonl", "blocks.jsonl", "report.html"}
+WRITTEN |= {"environment.json", "metrics.jsonl", "sections.jsonl", "report.html"}
 """Files that training and the report write into a run's folder."""
 
 
@@ -23,11 +23,11 @@ def write_report(folder: Path) -> Path:
 
     The page depends only on the files of the folder and its name: the same folder gives the same bytes.
 
-    Raises: FileNotFoundError, ValueError, as `read_run` and `read_blocks`.
+    Raises: FileNotFoundError, ValueError, as `read_run` and `read_sections`.
     """
-    run, blocks = read_run(folder), read_blocks(folder / "blocks.jsonl")
+    run, sections = read_run(folder), read_sections(folder / "sections.jsonl")
     figures = draw_figures(run)
-    page = render_page(run, blocks, figures, further_files(folder))
+    page = render_page(run, sections, figures, further_files(folder))
     (folder / "plots").mkdir(exist_ok=True)
     for figure in figures:
         _replace(folder / "plots" / f"{figure.name}.svg", figure.wide)
@@ -64,19 +64,19 @@ def further_files(run: Path) -> list[str]:
     return sorted(path.as_posix() for path in paths if path.parts[0] not in WRITTEN and path not in hidden)
 
 
-def read_blocks(path: Path) -> list[LoggedBlock]:
-    """Blocks of a blocks.jsonl, in file order; [] without the file. A half-written last line is dropped.
+def read_sections(path: Path) -> list[LoggedSection]:
+    """Sections of a sections.jsonl, in file order; [] without the file. A half-written last line is dropped.
 
     Raises:
       ValueError: when another line is broken or of an unknown kind; the message names file and line.
     """
-    blocks = []
+    sections = []
     for line in read_lines(path):
         try:
-            blocks.append(block_from_json(line.row))
+            sections.append(section_from_json(line.row))
         except ValueError as error:
             raise ValueError(f"{path}, line {line.number}: {error}") from error
-    return blocks
+    return sections
 
 
 def _replace(path: Path, text: str) -> Path:

@@ -8,11 +8,11 @@ from urllib.parse import quote
 
 from jaxnlp.metric_kind import MetricKind
 from jaxnlp.pages.page import document
-from train.report.blocks import LoggedBlock, render_blocks
 from train.report.formats import duration, is_finite, number, short, text
 from train.report.logged_run import LoggedRun, Object
 from train.report.metrics import OBJECTIVE, Rows, spaced, title_of
 from train.report.plots import inline
+from train.report.sections import LoggedSection, render_sections
 
 _BEST_TILES = 4
 _MAX_FILES = 50
@@ -71,19 +71,19 @@ tr:first-child > * { border-top: 0 }
 .mark { width: 1.2em; padding-right: .6rem; font-weight: 650 }
 .mark.good { color: var(--good) }
 .mark.bad { color: var(--series-1) }
-.block td { white-space: pre-wrap }
-.block th { white-space: nowrap }
-.block p { font-size: .9rem }
-.block thead + tbody tr:first-child > * { border-top: 1px solid var(--line) }
-.block .card > pre:first-child { margin-top: .3rem }
+.section td { white-space: pre-wrap }
+.section th { white-space: nowrap }
+.section p { font-size: .9rem }
+.section thead + tbody tr:first-child > * { border-top: 1px solid var(--line) }
+.section .card > pre:first-child { margin-top: .3rem }
 .steps :is(.card, figure) { padding: .5rem 0 .2rem; border: 0 }
-.block p:first-child { margin-top: 0 }
-.block > :is(.card, figure) + :is(.card, figure) { margin-top: 12px }
-.block figure { width: fit-content; max-width: 100% }
-.block .lines { width: 500px }
-.block .long { min-width: 13rem }
+.section p:first-child { margin-top: 0 }
+.section > :is(.card, figure) + :is(.card, figure) { margin-top: 12px }
+.section figure { width: fit-content; max-width: 100% }
+.section .lines { width: 500px }
+.section .long { min-width: 13rem }
 .curves { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 12px }
-.block .curves .lines { width: auto; margin: 0 }
+.section .curves .lines { width: auto; margin: 0 }
 .share { white-space: nowrap }
 .share > span { display: inline-block; vertical-align: middle }
 .share > span:first-child { width: 3.6em; margin-right: .7em; text-align: right }
@@ -130,7 +130,7 @@ $warnings
 <dl>$tiles</dl>
 $charts
 <div class="pair">$pair</div>
-$blocks
+$sections
 $measured
 $files
 <section><h2>Config</h2><div class="columns">$config</div></section>
@@ -157,7 +157,7 @@ class Figure(NamedTuple):
 
 def render_page(
     run: LoggedRun,
-    blocks: Sequence[LoggedBlock],
+    sections: Sequence[LoggedSection],
     figures: Sequence[Figure],
     files: Sequence[str] = (),
 ) -> str:
@@ -165,7 +165,7 @@ def render_page(
 
     Args:
       run: what the run has logged.
-      blocks: what the task reports, in step order.
+      sections: what the task reports, in step order.
       figures: the charts.
       files: paths in the folder; the page links to them.
     """
@@ -192,7 +192,7 @@ def render_page(
         ),
         charts="".join(_chart(figure, index) for index, figure in enumerate(figures) if figure.narrow is not None),
         pair="".join(_chart(figure, index) for index, figure in enumerate(figures) if figure.narrow is None),
-        blocks=render_blocks(blocks),
+        sections=render_sections(sections),
         measured=_measured(run.rows, run.metrics),
         files=_files(files),
         config="".join(_section(*section) for section in _sections("run", run.config)),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxnlp.pages.blocks import Lines
+from jaxnlp.pages.content import Lines
 from train.report.formats import text as escaped
 from train.report.metrics import OBJECTIVE, Chart, capitalized, splits_of, title_of, title_without_part
 
@@ -99,9 +99,9 @@ def draw_throughput(rows: Rows, of: str) -> str:
     return _draw("throughput", SMALL, fill)
 
 
-@functools.lru_cache(maxsize=128)  # the blocks of earlier steps are drawn again at each evaluation
+@functools.lru_cache(maxsize=128)  # the sections of earlier steps are drawn again at each evaluation
 def draw_lines(lines: Lines) -> str:
-    """SVG of a block's curves on common axes."""
+    """SVG of a section's curves on common axes."""
     return _draw("lines", (460, 300), lambda axes: _fill_lines(axes, lines), plain(lines.x_label), steps=False)
 
 

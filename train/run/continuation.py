@@ -18,11 +18,11 @@ from jaxnlp.saving.checkpoint_reading import (
 from jaxnlp.saving.serialization import differences, identity_changes, same_fields, to_json
 from train.config import TrainConfig
 from train.run.folder import (
-    BLOCKS_FILE,
     ENVIRONMENT_FILE,
     EXTENDED,
     LOCK_FILE,
     METRICS_FILE,
+    SECTIONS_FILE,
     RunMismatchError,
     RunSpec,
     check_path,
@@ -83,7 +83,7 @@ def check_folder(workdir: Path, config: TrainConfig, *, extend: bool = False) ->
                 f"{workdir} has {others[0]} but no {CONFIG_FILE}, so it is not a jaxnlp run; give another --workdir"
             )
     saved = logged_steps(workdir / METRICS_FILE, "validation")
-    logged_steps(workdir / BLOCKS_FILE)  # an error for broken lines, before anything is written
+    logged_steps(workdir / SECTIONS_FILE)  # an error for broken lines, before anything is written
     # A run that was killed before its first save has an empty folder, and has logged one evaluation at most. A run that
     # was killed during the save has an unfinished checkpoint, and may have logged more.
     folder = workdir / CHECKPOINTS

@@ -29,7 +29,7 @@ from train.run.machine import commit, device_name, versions
 
 ENVIRONMENT_FILE = "environment.json"
 METRICS_FILE = "metrics.jsonl"
-BLOCKS_FILE = "blocks.jsonl"
+SECTIONS_FILE = "sections.jsonl"
 REPORT_FILE = "report.html"
 EXTENDED = "extended_from_total_steps"
 """Key in the environment: earlier values of total_steps of an extended run."""

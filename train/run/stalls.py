@@ -29,7 +29,7 @@ could not call."""
 _logger = logging.getLogger(__name__)
 
 
-class Stalls:
+class StallWatch:
     """A context with a thread that looks at the run once a second. It only prints, and the run goes on; but a wait
     without memory ends the process with a line.
 
@@ -52,7 +52,7 @@ class Stalls:
         self._paused = 0
         self._over = threading.Event()
 
-    def __enter__(self) -> "Stalls":
+    def __enter__(self) -> "StallWatch":
         threading.Thread(target=self._watch, daemon=True, name="stalls").start()
         return self
 

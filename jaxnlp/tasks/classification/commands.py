@@ -19,7 +19,7 @@ from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.attention import PAGE_TOKENS, page_of, without_attention
 from jaxnlp.tasks.classification import rollout_page, words_page
 from jaxnlp.tasks.classification.attention import word_weights
-from jaxnlp.tasks.classification.inputs import IMAGE_SHAPES, Given, chosen_part, given_rows, read_chunk
+from jaxnlp.tasks.classification.inputs import IMAGE_SHAPES, CommandInputs, chosen_part, given_rows, read_chunk
 from jaxnlp.tasks.classification.predict import Predictor
 
 
@@ -64,7 +64,7 @@ class Predict(Command):
         if self.part is not None:
             processor = processor.by_part[chosen_part(processor, self.part)]
         count, truncated, blank, skipped = 0, list[int](), list[int](), list[Exception]()
-        given = Given(self.inputs, self.pair, self.file, self.resize, TextColumns.of_run(trained.config))
+        given = CommandInputs(self.inputs, self.pair, self.file, self.resize, TextColumns.of_run(trained.config))
         for rows in given_rows(processor, given):
             predictors = predictors or [
                 Predictor(trained, name, self.threshold)
@@ -124,7 +124,7 @@ class PredictionAttention(Command):
         """Writes the page. Raises: ValueError, OSError for missing inputs, and for models without attention weights."""
         require_place(self.out, *PAGES)
         config: Any = trained.model.config
-        given = Given(self.inputs, self.pair, self.file, self.resize, TextColumns.of_run(trained.config))
+        given = CommandInputs(self.inputs, self.pair, self.file, self.resize, TextColumns.of_run(trained.config))
         is_bert = isinstance(config, BertModelConfig)
         if self.max_length is not None and not is_bert:
             raise ValueError("--max-length applies only to a BERT; remove it")
@@ -140,7 +140,7 @@ class PredictionAttention(Command):
         print(self.out)
 
 
-def _page_of_layers(trained: Trained, given: Given, max_length: int) -> str:
+def _page_of_layers(trained: Trained, given: CommandInputs, max_length: int) -> str:
     if len(given.inputs) != 1 or len(given.pair) > 1 or given.file is not None:
         raise ValueError("the page of a BERT shows one text: give one text, or a pair with --pair, without --file")
     if given.resize:
@@ -148,7 +148,7 @@ def _page_of_layers(trained: Trained, given: Given, max_length: int) -> str:
     return page_of(trained, (*given.inputs, *given.pair), max_length)
 
 
-def _page_of_images(trained: Trained, given: Given) -> str:
+def _page_of_images(trained: Trained, given: CommandInputs) -> str:
     predictor = Predictor(trained, "") if trained.processor.outputs else None
     rollout = jit(cast(Any, trained.model).attention_rollout)
     images, shares, captions, unread = list[np.ndarray](), list[np.ndarray](), list[str](), list[Exception]()
@@ -167,7 +167,7 @@ def _page_of_images(trained: Trained, given: Given) -> str:
     return rollout_page.render_page(np.stack(images), np.stack(shares), captions, trained.name)
 
 
-def _page_of_texts(trained: Trained, given: Given) -> str:
+def _page_of_texts(trained: Trained, given: CommandInputs) -> str:
     predictor, texts = Predictor(trained, ""), list[tuple[list[str], np.ndarray]]()
     captions, truncated = list[str](), list[int]()
     for rows in given_rows(trained.processor, given):

@@ -12,9 +12,9 @@ from jaxnlp.corpus import SourceRows, Split
 from jaxnlp.images.pictures import png
 from jaxnlp.input_files.tables import table_with
 from jaxnlp.ops.compiler_options import jit
-from jaxnlp.pages.blocks import MarkedText, Picture, Table
+from jaxnlp.pages.content import MarkedText, Picture, Table
 from jaxnlp.targets import AnyNumber, Number, OneClass, SeveralClasses, Targets, of_part
-from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, Scoring, Trained
+from jaxnlp.tasks import Evaluation, Evaluator, Metric, Scoring, Section, Trained
 from jaxnlp.tasks.classification.kept_threshold import NO_THRESHOLD
 from jaxnlp.tasks.classification.measures import Measures
 from jaxnlp.tasks.classification.number import NumberMeasures
@@ -43,7 +43,7 @@ _MEASURES: dict[type[Targets], type[Measures]] = {
 
 
 def measures_of(targets: Targets) -> Measures:
-    """The loss, the scores and the report's blocks of targets."""
+    """The loss, the scores and the report's sections of targets."""
     return _MEASURES[type(targets)](targets)
 
 
@@ -73,14 +73,14 @@ class Validation(Evaluator):
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         metrics = scoring.sums() if scoring.split.scored else {}
-        files, blocks = dict[str, str](), list[Block]()
+        files, sections = dict[str, str](), list[Section]()
         for name in scoring.trained.processor.by_part:
             if not name or name in scoring.split.parts:
                 scores = self._part(scoring.part(name) if name else scoring, name)
                 metrics |= {of_part(name, metric): value for metric, value in scores.metrics.items()}
                 files |= {f"{name}-{file}" if name else file: text for file, text in scores.predictions.items()}
-                blocks += [b._replace(name=f"{name}: {b.name}") if name else b for b in scores.blocks]
-        return Evaluation(metrics | _over_parts(scoring.trained, metrics), files, blocks)
+                sections += [b._replace(name=f"{name}: {b.name}") if name else b for b in scores.sections]
+        return Evaluation(metrics | _over_parts(scoring.trained, metrics), files, sections)
 
     def compile_ahead(self, scoring: Scoring) -> None:
         super().compile_ahead(scoring)
@@ -97,7 +97,7 @@ class Validation(Evaluator):
             scoring.compile(weigh, params, batch["tokens"], batch["attention_mask"])
 
     def _part(self, scoring: Scoring, name: str) -> Evaluation:
-        """A part's scores that the objective does not measure, its file of predictions, and its blocks."""
+        """A part's scores that the objective does not measure, its file of predictions, and its sections."""
         trained, examples = scoring.trained, scoring.split.examples
         processor, model = trained.processor.by_part[name], cast(Any, trained.model)
         targets: Targets = processor.targets
@@ -109,12 +109,12 @@ class Validation(Evaluator):
             return Evaluation({}, files)
         of, labels = measures_of(targets), targets.values([example.label for example in examples])
         errors = of.errors(labels, predictions, MAX_ERRORS)
-        blocks = [*of.blocks(labels, predictions), *_error_blocks(processor, examples, predictions, errors)]
+        sections = [*of.sections(labels, predictions), *_error_sections(processor, examples, predictions, errors)]
         if model.config.has_rollout:
-            blocks.append(_rollout_block(scoring))
+            sections.append(_rollout_section(scoring))
         if model.config.has_attention_weights:
-            blocks.append(_words_block(scoring, errors, predictions))
-        return Evaluation(of.scores(labels, predictions), files, blocks)
+            sections.append(_words_section(scoring, errors, predictions))
+        return Evaluation(of.scores(labels, predictions), files, sections)
 
 
 def _over_parts(trained: Trained, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
@@ -168,15 +168,15 @@ def _table(processor: Any, split: Split, predictions: np.ndarray, threshold: flo
     return table_with(source, added, split.in_rows(predicted, [""] * len(added)))
 
 
-def _error_blocks(
+def _error_sections(
     processor: Any, examples: Sequence[Any], predictions: np.ndarray, errors: Sequence[int]
-) -> list[Block]:
+) -> list[Section]:
     """A table of the most confident or the largest errors; images also have pictures."""
     targets: Targets = processor.targets
     if not errors:  # in place of those of an earlier evaluation
         titles = [measures_of(targets).error_title]
         titles += [f"{titles[0]}: images"] * hasattr(examples[0], "image")
-        return [Block(title, Table(("errors",), (("none",),))) for title in titles]
+        return [Section(title, Table(("errors",), (("none",),))) for title in titles]
     chosen = targets.decide(predictions)
     one = isinstance(targets, OneClass)
     rows = tuple(
@@ -191,23 +191,23 @@ def _error_blocks(
     )
     header = ("number", *processor.columns, "label", "predicted", *(["probability"] if one else []))
     title = measures_of(targets).error_title
-    blocks = [Block(title, Table(header, rows))]
+    sections = [Section(title, Table(header, rows))]
     if hasattr(examples[0], "image"):
         images = np.stack([examples[index].image for index in errors])
         picture = png(images, columns=COLUMNS, scale=max(1, THUMBNAIL // images.shape[1]))
         note = "Numbered from left to right, and from top to bottom, as in the table."
-        blocks.append(Block(f"{title}: images", Picture(picture, "images with wrong predictions", note)))
-    return blocks
+        sections.append(Section(f"{title}: images", Picture(picture, "images with wrong predictions", note)))
+    return sections
 
 
-def _rollout_block(scoring: Scoring) -> Block:
+def _rollout_section(scoring: Scoring) -> Section:
     """Images whose patches are as bright as their attention."""
     model, images = cast(Any, scoring.trained.model), _lit(scoring)
     rollout = scoring.once(jit, model.attention_rollout)
     shares = np.asarray(rollout(scoring.whole_params(), images))
     picture = png(side_by_side(images, shares), columns=COLUMNS, scale=max(1, THUMBNAIL // images.shape[1]))
     note = "Each image, and the same image with patches as bright as their attention in all layers (attention rollout)."
-    return Block("Attention of predictions", Picture(picture, "images with their attention", note))
+    return Section("Attention of predictions", Picture(picture, "images with their attention", note))
 
 
 def _lit(scoring: Scoring) -> np.ndarray:
@@ -217,7 +217,7 @@ def _lit(scoring: Scoring) -> np.ndarray:
     return np.stack([examples[index].image for index in indices])
 
 
-def _words_block(scoring: Scoring, errors: Sequence[int], predictions: np.ndarray) -> Block:
+def _words_section(scoring: Scoring, errors: Sequence[int], predictions: np.ndarray) -> Section:
     """Texts, the most confident errors first, with the words of the largest weights marked."""
     trained, examples = scoring.trained, scoring.split.examples
     model: Any = trained.model
@@ -234,4 +234,4 @@ def _words_block(scoring: Scoring, errors: Sequence[int], predictions: np.ndarra
         words = marked(processor.vocabulary.tokens(tokens), row[: len(tokens)])
         paragraphs.append(((f"{names[0]}, predicted {names[1]}: ", False), *words))
     note = "Marked words have at least one and a half times the pooling weight of equally weighted words."
-    return Block("Attention of predictions", MarkedText(tuple(paragraphs), note))
+    return Section("Attention of predictions", MarkedText(tuple(paragraphs), note))

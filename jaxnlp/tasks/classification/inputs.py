@@ -22,7 +22,7 @@ IMAGES = 64
 IMAGE_SHAPES = row_shapes()
 
 
-class Given(NamedTuple):
+class CommandInputs(NamedTuple):
     """The inputs of a verb.
 
     Attributes:
@@ -91,7 +91,7 @@ def chosen_part(processor: Any, name: str | None, texts: int | None = None) -> s
 
 
 @functools.singledispatch
-def given_rows(processor: Any, given: Given) -> Iterator[Sequence[Sequence[Any]]]:
+def given_rows(processor: Any, given: CommandInputs) -> Iterator[Sequence[Sequence[Any]]]:
     """The inputs of a command, in lists of rows: a text, two texts, or the path of an image.
 
     A new kind of processor registers functions for this, for `batch_shapes` and for `read_chunk`.
@@ -124,7 +124,7 @@ def _(processor: ImageProcessor) -> tuple[Shape, ...]:
 
 
 @given_rows.register
-def _(processor: TextClassifierProcessor, given: Given) -> Iterator[Sequence[Sequence[Any]]]:
+def _(processor: TextClassifierProcessor, given: CommandInputs) -> Iterator[Sequence[Sequence[Any]]]:
     if given.resize:
         raise ValueError("--resize applies only to images; remove it")
     numbers = {part.texts for _, part in processor.parts}
@@ -155,7 +155,7 @@ def _(processor: TextClassifierProcessor, rows: Sequence[Sequence[Any]], *, resi
 
 
 @given_rows.register
-def _(processor: ImageProcessor, given: Given) -> Iterator[Sequence[Sequence[Any]]]:
+def _(processor: ImageProcessor, given: CommandInputs) -> Iterator[Sequence[Sequence[Any]]]:
     refuse_texts(given)
     for files in chunks(image_files(tuple(map(Path, given.inputs))), IMAGES):
         yield [(file,) for file in files]
@@ -198,7 +198,7 @@ def read_each(
     return arrays, unread
 
 
-def refuse_texts(given: Given) -> None:
+def refuse_texts(given: CommandInputs) -> None:
     """Raises: ValueError for options that apply only to texts."""
     if given.pair or given.file is not None:
         raise ValueError("--pair and --file apply only to texts; remove them")

@@ -1,4 +1,4 @@
-"""The base of the measures of each kind of targets: loss, scores, and blocks of the report.
+"""The base of the measures of each kind of targets: loss, scores, and sections of the report.
 
 Axes: N examples, C outputs.
 """
@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jaxnlp.ops.classification import ClassLosses
-from jaxnlp.pages.blocks import Line
-from jaxnlp.tasks import Block, Metric, MetricKind
+from jaxnlp.pages.content import Line
+from jaxnlp.tasks import Metric, MetricKind, Section
 from jaxnlp.typing import Array, Batch, Metrics
 
 MAX_CLASSES = 30
@@ -22,7 +22,7 @@ MAX_POINTS = 200
 
 
 class Measures:
-    """Loss, scores and blocks of one kind of targets."""
+    """Loss, scores and sections of one kind of targets."""
 
     unit: ClassVar[str] = "nats"
     """Unit of the loss."""
@@ -57,9 +57,9 @@ class Measures:
         """One score from 0 to 1; that of several parts is the mean."""
         raise TypeError(f"{type(self).__name__} does not define ranking()")
 
-    def blocks(self, labels: np.ndarray, predicted: np.ndarray) -> list[Block]:
+    def sections(self, labels: np.ndarray, predicted: np.ndarray) -> list[Section]:
         """For the report; arguments as for `scores`: [N, ...]."""
-        raise TypeError(f"{type(self).__name__} does not define blocks()")
+        raise TypeError(f"{type(self).__name__} does not define sections()")
 
     def errors(self, labels: np.ndarray, predicted: np.ndarray, limit: int) -> list[int]:
         """Indices of the examples with wrong predictions, the worst first; arguments as for `scores`: [N, ...]."""

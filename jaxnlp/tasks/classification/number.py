@@ -1,13 +1,13 @@
-"""A number for an example: the squared error, errors and correlations, and the report's block. Axis: N examples."""
+"""A number for an example: the squared error, errors and correlations, and the report's section. Axis: N examples."""
 
 from typing import Any
 
 import numpy as np
 
 from jaxnlp.ops.classification import ClassLosses, squared_error
-from jaxnlp.pages.blocks import Line, Lines
+from jaxnlp.pages.content import Line, Lines
 from jaxnlp.targets import Number
-from jaxnlp.tasks import Block, Metric, MetricKind
+from jaxnlp.tasks import Metric, MetricKind, Section
 from jaxnlp.tasks.classification.measures import Measures
 from jaxnlp.typing import Array, Batch, Metrics
 
@@ -51,7 +51,7 @@ class NumberMeasures(Measures):
         }
         return {name: Metric(value, len(labels)) for name, value in values.items()}
 
-    def blocks(self, labels: np.ndarray, predicted: np.ndarray) -> list[Block]:
+    def sections(self, labels: np.ndarray, predicted: np.ndarray) -> list[Section]:
         """The mean prediction along the scale of the labels; [N] both."""
         edges = np.linspace(labels.min(), labels.max(), BINS + 1)
         bins = np.clip(np.digitize(labels, edges) - 1, 0, BINS - 1)
@@ -60,7 +60,7 @@ class NumberMeasures(Measures):
         x, y = zip(*means, strict=True)
         ends = (float(labels.min()), float(labels.max()))
         lines = (Line("mean prediction", x, y), Line("perfect", ends, ends))
-        return [Block("Predictions", Lines(lines, "label", "prediction"))]
+        return [Section("Predictions", Lines(lines, "label", "prediction"))]
 
     def errors(self, labels: np.ndarray, predicted: np.ndarray, limit: int) -> list[int]:
         """The examples whose predictions are farthest from their labels; [N] both."""

@@ -1,4 +1,4 @@
-"""One class of an example: cross-entropy, scikit-learn's scores, calibration, and the report's blocks.
+"""One class of an example: cross-entropy, scikit-learn's scores, calibration, and the report's sections.
 
 Axes: N examples, C classes.
 """
@@ -10,9 +10,9 @@ import jax
 import numpy as np
 
 from jaxnlp.ops.classification import ClassLosses, class_cross_entropy
-from jaxnlp.pages.blocks import Line, Lines, Table
+from jaxnlp.pages.content import Line, Lines, Table
 from jaxnlp.targets import OneClass
-from jaxnlp.tasks import Block, Metric, MetricKind
+from jaxnlp.tasks import Metric, MetricKind, Section
 from jaxnlp.tasks.classification.measures import MAX_CLASSES, MAX_CURVES, Measures, areas, line
 from jaxnlp.typing import Array, Batch, Metrics
 
@@ -83,16 +83,16 @@ class OneClassMeasures(Measures):
             values |= {f"{classes[label]}/f1": float(f1[label]) for label in present}
         return {name: Metric(value, len(labels)) for name, value in values.items()}
 
-    def blocks(self, labels: np.ndarray, predicted: np.ndarray) -> list[Block]:
+    def sections(self, labels: np.ndarray, predicted: np.ndarray) -> list[Section]:
         """Confusion matrix, curves of each class against the rest, and calibration; [N] and [N, C]."""
         from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
-        blocks, classes = list[Block](), self.targets.names
+        sections, classes = list[Section](), self.targets.names
         if len(classes) <= MAX_CLASSES:
             matrix = confusion_matrix(labels, predicted.argmax(axis=1), labels=np.arange(len(classes)))
             rows = tuple((name, *row) for name, row in zip(classes, matrix.tolist(), strict=True))
             note = "Rows are the classes of the examples, columns the predicted ones."
-            blocks.append(Block("Confusion matrix", Table(("class", *classes), rows, note=note)))
+            sections.append(Section("Confusion matrix", Table(("class", *classes), rows, note=note)))
         counts = np.bincount(labels, minlength=len(classes))
         drawn = [1] if len(classes) == 2 else sorted(np.argsort(-counts, kind="stable")[:MAX_CURVES].tolist())
         drawn = [label for label in drawn if 0 < counts[label] < len(labels)]
@@ -103,17 +103,17 @@ class OneClassMeasures(Measures):
                 curves["roc"].append(line(classes[label], false, true))
                 precision, recall, _ = precision_recall_curve(labels == label, predicted[:, label])
                 curves["pr"].append(line(classes[label], recall[::-1], precision[::-1]))
-            blocks += [
-                Block("ROC curves", Lines(tuple(curves["roc"]), "false positive rate", "true positive rate")),
-                Block("Precision and recall", Lines(tuple(curves["pr"]), "recall", "precision")),
+            sections += [
+                Section("ROC curves", Lines(tuple(curves["roc"]), "false positive rate", "true positive rate")),
+                Section("Precision and recall", Lines(tuple(curves["pr"]), "recall", "precision")),
             ]
         if len(classes) == 2 and drawn:
-            blocks.append(Block("Distribution of the scores", _distributions(classes, labels, predicted[:, 1])))
+            sections.append(Section("Distribution of the scores", _distributions(classes, labels, predicted[:, 1])))
         count, confidence, right = _binned(labels, predicted)
         filled = count > 0
         reliability = line("accuracy", confidence[filled] / count[filled], right[filled] / count[filled])
-        blocks.append(
-            Block(
+        sections.append(
+            Section(
                 "Reliability",
                 Lines(
                     (reliability, Line("perfect", (0.0, 1.0), (0.0, 1.0))),
@@ -123,7 +123,7 @@ class OneClassMeasures(Measures):
                 ),
             )
         )
-        return blocks
+        return sections
 
     def errors(self, labels: np.ndarray, predicted: np.ndarray, limit: int) -> list[int]:
         """The most confident first, of [N] and [N, C]."""

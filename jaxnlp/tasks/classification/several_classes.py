@@ -1,4 +1,4 @@
-"""Any number of classes of an example: binary cross-entropy, scikit-learn's scores, and the report's blocks.
+"""Any number of classes of an example: binary cross-entropy, scikit-learn's scores, and the report's sections.
 
 Axes: N examples, C classes.
 """
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from jaxnlp.ops.classification import ClassLosses, several_cross_entropy
-from jaxnlp.pages.blocks import Lines, Table
+from jaxnlp.pages.content import Lines, Table
 from jaxnlp.targets import SeveralClasses
-from jaxnlp.tasks import Block, Metric, MetricKind
+from jaxnlp.tasks import Metric, MetricKind, Section
 from jaxnlp.tasks.classification.measures import MAX_CLASSES, MAX_CURVES, Measures, areas, line
 from jaxnlp.typing import Array, Batch, Metrics
 
@@ -61,7 +61,7 @@ class SeveralClassesMeasures(Measures):
             values |= {f"{name}/f1": float(value) for name, value in zip(classes, np.ravel(f1), strict=True)}
         return {name: Metric(value, len(labels)) for name, value in values.items()}
 
-    def blocks(self, labels: np.ndarray, predicted: np.ndarray) -> list[Block]:
+    def sections(self, labels: np.ndarray, predicted: np.ndarray) -> list[Section]:
         """True positives, misses and false positives of each class, and precision against recall; [N, C] both."""
         from sklearn.metrics import precision_recall_curve
 
@@ -79,14 +79,14 @@ class SeveralClassesMeasures(Measures):
             for c in order
         )
         header = ("class", "examples", "found", "missed", "wrongly predicted")
-        blocks = [Block("Classes", Table(header, rows, folded=len(rows) > MAX_CLASSES))]
+        sections = [Section("Classes", Table(header, rows, folded=len(rows) > MAX_CLASSES))]
         curves = []
         for c in [c for c in order if _with_both(labels)[c]][:MAX_CURVES]:
             precision, recall, _ = precision_recall_curve(labels[:, c], predicted[:, c])
             curves.append(line(classes[c], recall[::-1], precision[::-1]))
         if curves:
-            blocks.append(Block("Precision and recall", Lines(tuple(curves), "recall", "precision")))
-        return blocks
+            sections.append(Section("Precision and recall", Lines(tuple(curves), "recall", "precision")))
+        return sections
 
     def errors(self, labels: np.ndarray, predicted: np.ndarray, limit: int) -> list[int]:
         """The examples with a wrong class, the most confident first; [N, C] both."""

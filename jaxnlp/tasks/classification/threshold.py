@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from jaxnlp.pages.blocks import Line, Lines
+from jaxnlp.pages.content import Line, Lines
 from jaxnlp.targets import Targets
-from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
+from jaxnlp.tasks import Evaluation, Evaluator, Metric, MetricKind, Scoring, Section
 from jaxnlp.tasks.classification.evaluators import outputs_of
 from jaxnlp.tasks.classification.kept_threshold import THRESHOLD_FILE
 
@@ -63,7 +63,7 @@ class ChooseThreshold(Evaluator):
                 "threshold_macro_f1": Metric(max(f1), count),
                 "threshold_accuracy": Metric(float(right), count),
             },
-            blocks=[Block("Threshold", Lines((curve,), "threshold", "macro-F1"))],
+            sections=[Section("Threshold", Lines((curve,), "threshold", "macro-F1"))],
             run_files={THRESHOLD_FILE: json.dumps(kept, indent=2) + "\n"},
         )
 

@@ -11,8 +11,8 @@ import numpy as np
 from jaxnlp.config import Finite
 from jaxnlp.corpus import DataError
 from jaxnlp.ops.answer_spans import BestSpans
-from jaxnlp.pages.blocks import MarkedText, Table
-from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
+from jaxnlp.pages.content import MarkedText, Table
+from jaxnlp.tasks import Evaluation, Evaluator, Metric, MetricKind, Scoring, Section
 from jaxnlp.tasks.extractive_qa.answers import Answer, Candidates, best_spans_of, merge_windows
 from jaxnlp.tasks.extractive_qa.scores import best_threshold, exact_match, f1
 from jaxnlp.text.question_contexts import ContextQuestion
@@ -49,11 +49,11 @@ class Validation(Evaluator):
             "no_answer_scores.json": {q.name: one.margin for q, one in zip(questions, candidates, strict=True)},
         }
         predictions = {name: json.dumps(held, ensure_ascii=False, indent=1) + "\n" for name, held in files.items()}
-        blocks = [_contexts(questions, answers)]
+        sections = [_contexts(questions, answers)]
         if not scoring.split.scored:
-            return Evaluation({}, predictions, blocks)
+            return Evaluation({}, predictions, sections)
         metrics = scoring.sums() | _metrics(questions, answers)
-        return Evaluation(metrics, predictions, [_table(questions, answers), *blocks])
+        return Evaluation(metrics, predictions, [_table(questions, answers), *sections])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _metrics(questions: Sequence[ContextQuestion], answers: Sequence[Answer]) ->
     return metrics
 
 
-def _table(questions: Sequence[ContextQuestion], answers: Sequence[Answer]) -> Block:
+def _table(questions: Sequence[ContextQuestion], answers: Sequence[Answer]) -> Section:
     right = [bool(exact_match(answer.text, _texts(q))) for q, answer in zip(questions, answers, strict=True)]
     rows = tuple(
         (q.question, answer.text or "no answer", " | ".join(dict.fromkeys(_texts(q))) or "no answer")
@@ -122,10 +122,10 @@ def _table(questions: Sequence[ContextQuestion], answers: Sequence[Answer]) -> B
         note=f"{sum(right):,} of {len(right):,} right; the first {len(rows)} are listed.",
         folded=True,
     )
-    return Block("Answers", table)
+    return Section("Answers", table)
 
 
-def _contexts(questions: Sequence[ContextQuestion], answers: Sequence[Answer]) -> Block:
+def _contexts(questions: Sequence[ContextQuestion], answers: Sequence[Answer]) -> Section:
     shown = zip(questions[:MAX_SHOWN], answers[:MAX_SHOWN], strict=True)
     paragraphs = tuple(
         (
@@ -136,4 +136,4 @@ def _contexts(questions: Sequence[ContextQuestion], answers: Sequence[Answer]) -
         )
         for question, answer in shown
     )
-    return Block("Contexts", MarkedText(paragraphs, note="The answer is marked; without one, no answer was found."))
+    return Section("Contexts", MarkedText(paragraphs, note="The answer is marked; without one, no answer was found."))

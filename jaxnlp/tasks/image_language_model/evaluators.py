@@ -12,8 +12,8 @@ import numpy as np
 from jaxnlp.decoding.generation import compile_generation, decoder_of
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.images.palette import Palette
-from jaxnlp.pages.blocks import Picture
-from jaxnlp.tasks import Block, Scoring
+from jaxnlp.pages.content import Picture
+from jaxnlp.tasks import Scoring, Section
 from jaxnlp.tasks.image_language_model.generation import completed, grid, sheet
 from jaxnlp.tasks.language_model import evaluators as of_texts
 
@@ -37,7 +37,7 @@ class Validation(of_texts.Validation):
                 rows = len(prompts) * COMPLETIONS
                 compile_generation(scoring.compile, decoder, params, rows, 1 + pixels, max_new_tokens=new)
 
-    def _blocks(self, scoring: Scoring) -> list[Block]:
+    def _sections(self, scoring: Scoring) -> list[Section]:
         if (prompts := _prompts(scoring)) is None:
             return []
         palette, params, key = scoring.trained.processor, scoring.whole_params(), jax.random.key(0)
@@ -49,8 +49,8 @@ class Validation(of_texts.Validation):
         rows = sheet(prompts, found.reshape(len(prompts), COMPLETIONS, *palette.images.shape), _half(palette))
         note = f"Each row: the given half of a validation image, {COMPLETIONS} completions, and the image."
         return [
-            Block("Completions", Picture(rows, "completed images", note)),
-            Block("Samples", Picture(grid(new), "generated images", "New images, from no given pixels.")),
+            Section("Completions", Picture(rows, "completed images", note)),
+            Section("Samples", Picture(grid(new), "generated images", "New images, from no given pixels.")),
         ]
 
 

@@ -19,12 +19,12 @@ from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.metrics import total
 from jaxnlp.ops.compiler_options import jit
 from jaxnlp.ops.neural_cache import cache_probability, remembered
-from jaxnlp.pages.blocks import MarkedText
+from jaxnlp.pages.content import MarkedText
 from jaxnlp.saving.serialization import to_json
-from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring, Trained
+from jaxnlp.tasks import Evaluation, Evaluator, Metric, MetricKind, Scoring, Section, Trained
 from jaxnlp.tasks.language_model.prompts import decode_continuation, known_prompt
 from jaxnlp.tasks.language_model.text_scores import check_scorer, score_text
-from jaxnlp.tasks.language_model.words import compile_word_blocks, word_blocks
+from jaxnlp.tasks.language_model.words import compile_word_sections, word_sections
 from jaxnlp.text.windows import NextWordWindow
 from jaxnlp.text.words import EOL, WordVocabulary
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
@@ -45,14 +45,14 @@ class Validation(Evaluator):
         metrics = scoring.sums()
         if "loss" in metrics:
             metrics["perplexity"] = perplexity(metrics["loss"])
-        return Evaluation(metrics, blocks=self._blocks(scoring))
+        return Evaluation(metrics, sections=self._sections(scoring))
 
     def compile_ahead(self, scoring: Scoring) -> None:
         super().compile_ahead(scoring)
         compile_samples(scoring)
 
-    def _blocks(self, scoring: Scoring) -> list[Block]:
-        return sample_blocks(scoring)
+    def _sections(self, scoring: Scoring) -> list[Section]:
+        return sample_sections(scoring)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,14 +61,14 @@ class RecurrentValidation(Validation):
 
     def compile_ahead(self, scoring: Scoring) -> None:
         super().compile_ahead(scoring)
-        if _has_word_blocks(scoring):
-            compile_word_blocks(scoring)
+        if _has_word_sections(scoring):
+            compile_word_sections(scoring)
 
-    def _blocks(self, scoring: Scoring) -> list[Block]:
-        return super()._blocks(scoring) + (word_blocks(scoring) if _has_word_blocks(scoring) else [])
+    def _sections(self, scoring: Scoring) -> list[Section]:
+        return super()._sections(scoring) + (word_sections(scoring) if _has_word_sections(scoring) else [])
 
 
-def _has_word_blocks(scoring: Scoring) -> bool:
+def _has_word_sections(scoring: Scoring) -> bool:
     return isinstance(scoring.trained.processor, WordVocabulary) and scoring.training is not None
 
 
@@ -84,7 +84,7 @@ def decoder(scoring: Scoring, length: int | None = None) -> Decoder:
     return scoring.once(decoder_of, scoring.trained.model, length)
 
 
-def sample_blocks(scoring: Scoring) -> list[Block]:
+def sample_sections(scoring: Scoring) -> list[Section]:
     """Text generated from the task's prompt, if it has one, at temperature 1; the same seed gives the same text."""
     task: Any = scoring.trained.task
     if task.sample_prompt is None:
@@ -100,11 +100,11 @@ def sample_blocks(scoring: Scoring) -> list[Block]:
         key=jax.random.key(scoring.trained.config.get("seed", 0)),
     )
     text = decode_continuation(vocabulary, (int(token[0]) for token in tokens))
-    return [Block("Samples", MarkedText(paragraphs=(((prompt, True), (text, False)),)), keep="all")]
+    return [Section("Samples", MarkedText(paragraphs=(((prompt, True), (text, False)),)), keep="all")]
 
 
 def compile_samples(scoring: Scoring) -> None:
-    """Starts to compile the programs of `sample_blocks`."""
+    """Starts to compile the programs of `sample_sections`."""
     task: Any = scoring.trained.task
     if task.sample_prompt is None:
         return

@@ -1,4 +1,4 @@
-"""Blocks of the report on word language models: perplexity by position, and nearest neighbours of words."""
+"""Sections of the report on word language models: perplexity by position, and nearest neighbours of words."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -11,8 +11,8 @@ import numpy as np
 from jaxnlp.corpus import NumpyBatch, Split
 from jaxnlp.ops.compiler_options import jit
 from jaxnlp.ops.losses import cross_entropy
-from jaxnlp.pages.blocks import Line, Lines, Table
-from jaxnlp.tasks import Block, Scoring
+from jaxnlp.pages.content import Line, Lines, Table
+from jaxnlp.tasks import Scoring, Section
 from jaxnlp.text.words import WordVocabulary
 from jaxnlp.typing import Array, Batch, Params
 
@@ -30,7 +30,7 @@ MAX_PERPLEXITY = 50.0
 """Maximum loss in nats for which a perplexity is computed; larger values would be meaningless."""
 
 
-def word_blocks(scoring: Scoring) -> list[Block]:
+def word_sections(scoring: Scoring) -> list[Section]:
     """Perplexity by position in a row, without context before the row; and nearest embeddings."""
     vocabulary, params = scoring.trained.processor, scoring.whole_params()
     losses, neighbours, ids = _programs(scoring)
@@ -49,13 +49,13 @@ def word_blocks(scoring: Scoring) -> list[Block]:
             listed = ", ".join(f"{words[j]} {cosine:.2f}" for j, cosine in zip(near, cosines, strict=True))
             rows.append((words[index], listed))
     return [
-        Block("Perplexity by position", Lines((curve,), "position", "perplexity", note)),
-        Block("Nearest embeddings", Table(("word", "nearest words, with their cosine"), tuple(rows))),
+        Section("Perplexity by position", Lines((curve,), "position", "perplexity", note)),
+        Section("Nearest embeddings", Table(("word", "nearest words, with their cosine"), tuple(rows))),
     ]
 
 
-def compile_word_blocks(scoring: Scoring) -> None:
-    """Starts to compile the programs of `word_blocks`."""
+def compile_word_sections(scoring: Scoring) -> None:
+    """Starts to compile the programs of `word_sections`."""
     params, (losses, neighbours, ids) = scoring.whole_params(), _programs(scoring)
     for batch in scoring.split.shapes:
         scoring.compile(losses, params, batch)

@@ -1,4 +1,4 @@
-"""Evaluation of parsers: attachment scores, files of trees, and the report's blocks."""
+"""Evaluation of parsers: attachment scores, files of trees, and the report's sections."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -6,11 +6,11 @@ from typing import Any
 
 from jaxnlp.config import Count, UserPath
 from jaxnlp.decoding.parsing import Trees
-from jaxnlp.pages.blocks import MarkedText
-from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
+from jaxnlp.pages.content import MarkedText
+from jaxnlp.tasks import Evaluation, Evaluator, Metric, MetricKind, Scoring, Section
 from jaxnlp.tasks.parsing.parser import SentenceParser, parse_of, trees_of
 from jaxnlp.tasks.parsing.predicted_tags import require_tags, tag_accuracy, with_predicted_tags
-from jaxnlp.tasks.parsing.scores import Tree, blocks, exact_match, scores, word_results, worst
+from jaxnlp.tasks.parsing.scores import Tree, exact_match, scores, sections, word_results, worst
 from jaxnlp.text.conllu import UNSPECIFIED, TreeSentence, universal, written
 from jaxnlp.typing import Batch, Params
 
@@ -75,7 +75,7 @@ class Validation(Evaluator):
         remarks: dict[str, Any] = {"num_beams": self.num_beams}
         if self.tagger is not None:
             remarks["tagger"] = self.tagger
-        return Evaluation(metrics, files, [*blocks(words), *error_blocks(sentences, trees)], remarks)
+        return Evaluation(metrics, files, [*sections(words), *error_sections(sentences, trees)], remarks)
 
 
 def _measured_with_tags(
@@ -87,7 +87,7 @@ def _measured_with_tags(
     return dict(zip(PREDICTED, values, strict=True))
 
 
-def error_blocks(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> list[Block]:
+def error_sections(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> list[Section]:
     """The sentences with the most wrong words, each with its gold and its predicted tree."""
     paragraphs: list[tuple[tuple[str, bool], ...]] = []
     for index in worst(sentences, trees, MAX_ERRORS):
@@ -102,7 +102,7 @@ def error_blocks(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> li
     if not paragraphs:
         return []
     note = "Each word with its relation and its head; marked where the head or the relation is wrong."
-    return [Block("Sentences with the most wrong words", MarkedText(tuple(paragraphs), note))]
+    return [Section("Sentences with the most wrong words", MarkedText(tuple(paragraphs), note))]
 
 
 def _described(title: str, sentence: TreeSentence, tree: Tree, right: Sequence[bool]) -> tuple[tuple[str, bool], ...]:

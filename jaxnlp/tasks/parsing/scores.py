@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxnlp.pages.blocks import Line, Lines, Table
-from jaxnlp.tasks import Block, Metric
+from jaxnlp.pages.content import Line, Lines, Table
+from jaxnlp.tasks import Metric, Section
 from jaxnlp.text.conllu import TreeSentence, universal
 
 SCORES = {
@@ -101,13 +101,13 @@ def exact_match(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> Met
     return Metric(float(np.mean(right)), len(right))
 
 
-def blocks(words: WordResults) -> list[Block]:
+def sections(words: WordResults) -> list[Section]:
     """For the report: scores by relation and by length, and confusions of relations."""
     return [
-        Block("Relations", _by_relation(words)),
-        Block("Length of arcs", _by_length(words)),
-        Block("Length of arcs: curve", _curve(words)),
-        Block("Relations taken for others", _confusions(words)),
+        Section("Relations", _by_relation(words)),
+        Section("Length of arcs", _by_length(words)),
+        Section("Length of arcs: curve", _curve(words)),
+        Section("Relations taken for others", _confusions(words)),
     ]
 
 

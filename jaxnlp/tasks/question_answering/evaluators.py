@@ -10,9 +10,9 @@ import numpy as np
 from jaxnlp.corpus import DataError, Split
 from jaxnlp.decoding.completion import compile_completions
 from jaxnlp.ops.compiler_options import jit
-from jaxnlp.pages.blocks import HeatMap, Table
-from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
-from jaxnlp.tasks.language_model.evaluators import compile_samples, decoder, sample_blocks
+from jaxnlp.pages.content import HeatMap, Table
+from jaxnlp.tasks import Evaluation, Evaluator, Metric, MetricKind, Scoring, Section
+from jaxnlp.tasks.language_model.evaluators import compile_samples, decoder, sample_sections
 from jaxnlp.tasks.question_answering.answers import answer, exact_match
 from jaxnlp.text.characters import MASK
 from jaxnlp.text.padding import padded, row_mask
@@ -43,17 +43,18 @@ class Validation(Evaluator):
             scoring.compile(scoring.once(jit, model.attention_maps), params, _padded((), model.capacity))
 
     def __call__(self, scoring: Scoring) -> Evaluation:
-        metrics, blocks = scoring.sums(), sample_blocks(scoring)
+        metrics, sections = scoring.sums(), sample_sections(scoring)
         questions: Sequence[Question] = scoring.split.examples
         if not len(questions):
-            return Evaluation(metrics, blocks=blocks)
+            return Evaluation(metrics, sections=sections)
         texts = [question.text for question in questions]
         given = answer(decoder(scoring), scoring.whole_params(), scoring.trained.processor, texts)
         predictions = {"answers.txt": "".join(f"{one_line(line)}\n" for line in scoring.split.in_rows(given, ""))}
         if scoring.split.scored:
             metrics["exact_match"] = Metric(exact_match(given, questions), len(questions))
-            blocks += answer_blocks(questions, given, scoring.training) + attention_blocks(scoring, questions, given)
-        return Evaluation(metrics, predictions, blocks)
+            sections += answer_sections(questions, given, scoring.training)
+            sections += attention_sections(scoring, questions, given)
+        return Evaluation(metrics, predictions, sections)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +82,10 @@ class ConstantAnswer(Evaluator):
         return {"exact_match": MetricKind("questions")}
 
 
-def answer_blocks(questions: Sequence[Question], given: Sequence[str], training: Split | None) -> list[Block]:
+def answer_sections(questions: Sequence[Question], given: Sequence[str], training: Split | None) -> list[Section]:
     """Shares of right answers by how often the answer occurs in training, and the first answers."""
     right = [q.answer == line for q, line in zip(questions, given, strict=True)]
-    blocks = []
+    sections = []
     if training is not None:
         seen = Counter(question.answer for question in training.examples)
         rows = []
@@ -97,7 +98,7 @@ def answer_blocks(questions: Sequence[Question], given: Sequence[str], training:
             if group:
                 rows.append((label, len(group), sum(group) / len(group)))
         header = ("occurrences in training", "questions", "right")
-        blocks.append(Block("Accuracy by frequency of the answer", Table(header, tuple(rows), bars=(2,))))
+        sections.append(Section("Accuracy by frequency of the answer", Table(header, tuple(rows), bars=(2,))))
     listed = tuple(
         (q.text, line, str(q.answer)) for q, line in zip(questions[:MAX_LISTED], given[:MAX_LISTED], strict=True)
     )
@@ -108,10 +109,10 @@ def answer_blocks(questions: Sequence[Question], given: Sequence[str], training:
         note=f"{sum(right):,} of {len(right):,} right; the first {len(listed)} are listed.",
         folded=True,
     )
-    return [*blocks, Block("Answers", table)]
+    return [*sections, Section("Answers", table)]
 
 
-def attention_blocks(scoring: Scoring, questions: Sequence[Question], given: Sequence[str]) -> list[Block]:
+def attention_sections(scoring: Scoring, questions: Sequence[Question], given: Sequence[str]) -> list[Section]:
     """For a few answers, the attention of each character through all layers."""
     model: Any = scoring.trained.model
     shown = [(q, line) for q, line in zip(questions, given, strict=True) if line][:MAX_MAPS]
@@ -122,7 +123,7 @@ def attention_blocks(scoring: Scoring, questions: Sequence[Question], given: Seq
     texts = [vocabulary.encode(f"{q.text}{MASK}{line[:-1]}") for q, line in shown]
     maps = scoring.once(jit, model.attention_maps)
     weights = attention_to_inputs(maps(scoring.whole_params(), _padded(texts, model.capacity)))
-    blocks = []
+    sections = []
     for number, ((question, line), rollout) in enumerate(zip(shown, weights, strict=False), 1):
         first = len(question.text)  # the position that predicts the answer's first character
         rows = rollout[first : first + len(line), : first + 1]
@@ -135,8 +136,8 @@ def attention_blocks(scoring: Scoring, questions: Sequence[Question], given: Seq
             note="The attention of each character of the answer through all layers (attention rollout). Rows are the "
             "answer, columns the question.",
         )
-        blocks.append(Block(f"Attention {number}", heat))
-    return blocks
+        sections.append(Section(f"Attention {number}", heat))
+    return sections
 
 
 def _padded(texts: Sequence[np.ndarray], capacity: int) -> np.ndarray:

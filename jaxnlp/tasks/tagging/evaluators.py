@@ -1,4 +1,4 @@
-"""Evaluation of taggers: F1 of entities, accuracy of labels, a file of predictions, and the report's blocks."""
+"""Evaluation of taggers: F1 of entities, accuracy of labels, a file of predictions, and the report's sections."""
 
 import dataclasses
 import itertools
@@ -9,9 +9,9 @@ import jax
 import numpy as np
 
 from jaxnlp.ops.crf import Chain
-from jaxnlp.pages.blocks import HeatMap
+from jaxnlp.pages.content import HeatMap
 from jaxnlp.targets import of_part
-from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
+from jaxnlp.tasks import Evaluation, Evaluator, Scoring, Section
 from jaxnlp.tasks.tagging import scores as tagging_scores
 from jaxnlp.tasks.tagging.inference import best_labels, decoding_chain, named
 from jaxnlp.text.conllu import sentence_of, written
@@ -50,7 +50,7 @@ class Validation(Evaluator):
             files = {"predictions.conll": conll(examples, predicted)}
         if not scoring.split.scored:
             return Evaluation({}, files)
-        metrics, blocks = scoring.sums(), list[Block]()
+        metrics, sections = scoring.sums(), list[Section]()
         metrics["accuracy"] = tagging_scores.accuracy([one.labels or () for one in examples], predicted)
         for name, one in processor.by_part.items():
             gold = [processor.divide(example.labels or ())[name] for example in examples]
@@ -58,10 +58,10 @@ class Validation(Evaluator):
             scores = tagging_scores.scores(one, gold, found)
             metrics |= {of_part(name, metric): value for metric, value in scores.items()}
             labelled = [dataclasses.replace(e, labels=tuple(row)) for e, row in zip(examples, gold, strict=True)]
-            own = tagging_scores.blocks(one, labelled, found)
-            own[-1:-1] = _learnt(scoring, name, one)  # before the block of sentences, which is long
-            blocks += [block._replace(name=f"{name}: {block.name}") if name else block for block in own]
-        return Evaluation(metrics, files, blocks)
+            own = tagging_scores.sections(one, labelled, found)
+            own[-1:-1] = _learnt(scoring, name, one)  # before the section of sentences, which is long
+            sections += [section._replace(name=f"{name}: {section.name}") if name else section for section in own]
+        return Evaluation(metrics, files, sections)
 
 
 def _predict(scoring: Scoring) -> Callable[[Params, Batch], Any]:
@@ -108,8 +108,8 @@ def conllu(processor: TaggerProcessor, examples: Sequence[TaggedSentence], predi
     )
 
 
-def _learnt(scoring: Scoring, part: str, processor: TaggerProcessor) -> list[Block]:
-    """The block of the transitions of a part; [] without a CRF, and for many labels."""
+def _learnt(scoring: Scoring, part: str, processor: TaggerProcessor) -> list[Section]:
+    """The section of the transitions of a part; [] without a CRF, and for many labels."""
     trained: Any = scoring.trained
     if not trained.model.config.crf or len(processor.labels) > MAX_LABELS:
         return []
@@ -118,8 +118,8 @@ def _learnt(scoring: Scoring, part: str, processor: TaggerProcessor) -> list[Blo
     return [_transitions(chain, processor, constrained=trained.task.constrained)]
 
 
-def _transitions(chain: Chain, processor: TaggerProcessor, *, constrained: bool) -> Block:
-    """A block with the CRF's scores of the next label, as shares of exp(score)."""
+def _transitions(chain: Chain, processor: TaggerProcessor, *, constrained: bool) -> Section:
+    """A section with the CRF's scores of the next label, as shares of exp(score)."""
     chain = decoding_chain(chain, processor, constrained=constrained)
     rows = np.vstack([chain.start, chain.transitions])  # the first row: the first label of a sentence
     ends = np.concatenate([[-np.inf], chain.end])
@@ -132,4 +132,4 @@ def _transitions(chain: Chain, processor: TaggerProcessor, *, constrained: bool)
     )
     names = ("(begin)", *processor.labels)
     weights = tuple(tuple(row) for row in shares.round(4).tolist())
-    return Block("Learnt transitions", HeatMap(names, (*processor.labels, "(end)"), weights, note=note))
+    return Section("Learnt transitions", HeatMap(names, (*processor.labels, "(end)"), weights, note=note))

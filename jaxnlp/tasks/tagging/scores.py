@@ -1,4 +1,4 @@
-"""Scores of predicted labels: precision, recall and F1 of entities as CoNLL counts them, and the report's blocks.
+"""Scores of predicted labels: precision, recall and F1 of entities as CoNLL counts them, and the report's sections.
 
 An entity is right when its words and its type are right. TP is the number of right entities. Precision is TP divided by
 the number of predicted entities, recall is TP divided by the number of gold entities, and F1 = 2 TP / (predicted +
@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from jaxnlp.pages.blocks import Table
-from jaxnlp.tasks import Block, Metric, MetricKind
+from jaxnlp.pages.content import Table
+from jaxnlp.tasks import Metric, MetricKind, Section
 from jaxnlp.text.tag_schemes import LabelledSpan, Scheme, labels_of_spans, spans_of
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 
@@ -113,18 +113,18 @@ def scores(
     return metrics
 
 
-def blocks(
+def sections(
     processor: TaggerProcessor, examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[str]]
-) -> list[Block]:
-    """Blocks of the report: scores of each type, confusions of types, and sentences with wrong predictions."""
+) -> list[Section]:
+    """Sections of the report: scores of each type, confusions of types, and sentences with wrong predictions."""
     gold = [example.labels or () for example in examples]
     theirs, ours = ([processor.spans(labels) for labels in rows] for rows in (gold, predicted))
     counts = count(theirs, ours)
-    blocks = [Block("Scores of each type", _table_of_types(counts))]
+    sections = [Section("Scores of each type", _table_of_types(counts))]
     if len(processor.types) <= MAX_TYPES:
-        blocks.append(Block("Confusion of types", _confusion(processor, theirs, ours)))
+        sections.append(Section("Confusion of types", _confusion(processor, theirs, ours)))
     wrong = _wrong_sentences(processor, examples, theirs, ours)
-    return [*blocks, Block("Sentences with most errors", wrong)]
+    return [*sections, Section("Sentences with most errors", wrong)]
 
 
 def _table_of_types(counts: dict[str, TypeScores]) -> Table:

@@ -4,7 +4,7 @@ import html
 from collections.abc import Sequence
 
 from jaxnlp.pages.attention_page import explain_signs
-from jaxnlp.pages.blocks import HeatMap
+from jaxnlp.pages.content import HeatMap
 from jaxnlp.pages.page import page
 
 _STYLE = """

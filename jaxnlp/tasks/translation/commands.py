@@ -15,7 +15,7 @@ from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.inference.batches import BatchFunction, Shape, decoding_shapes, in_batches
 from jaxnlp.input_files.notes import report_blank, report_truncated, warn_of_truncated
 from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
-from jaxnlp.pages.blocks import HeatMap
+from jaxnlp.pages.content import HeatMap
 from jaxnlp.saving.atomic_files import PAGES, require_place, write_file, write_partial
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.translation.alignment_page import render_page

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from jaxnlp.config import Count
-from jaxnlp.pages.blocks import HeatMap, Table
-from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
+from jaxnlp.pages.content import HeatMap, Table
+from jaxnlp.tasks import Evaluation, Evaluator, Scoring, Section
 from jaxnlp.tasks.language_model.evaluators import perplexity
 from jaxnlp.tasks.translation.scores import corpus_scores
 from jaxnlp.tasks.translation.search import BUCKET, SearchOptions, Translator, padded_sources
@@ -61,14 +61,15 @@ class Translations(SearchOptions, Evaluator):
         task: Any = scoring.trained.task
         tokenizer = task.bleu_tokenizer
         scores, signatures = corpus_scores(texts, references, tokenizer)
-        blocks = [*example_blocks(split.examples, texts), bleu_by_length(split.examples, texts, processor, tokenizer)]
+        sections = example_sections(split.examples, texts)
+        sections.append(bleu_by_length(split.examples, texts, processor, tokenizer))
         lengths = _aligned_lengths(scoring, translator)
         for index in np.linspace(0, len(texts) - 1, min(ALIGNED_EXAMPLES, len(texts))).astype(int).tolist():
             title = split.examples[index].source
             content = alignment(translator, params, processor, *ordered[index], title=title, lengths=lengths)
-            blocks.append(Block("Attention", content))
+            sections.append(Section("Attention", content))
         remarks = {"signatures": signatures} | dataclasses.asdict(self.search)
-        return Evaluation(metrics | scores, predictions, blocks, remarks)
+        return Evaluation(metrics | scores, predictions, sections, remarks)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,16 +89,16 @@ def _aligned_lengths(scoring: Scoring, translator: Translator) -> tuple[int, int
     return source, translator.longest_target(source)
 
 
-def example_blocks(examples: Sequence[SentencePair], texts: Sequence[str]) -> list[Block]:
+def example_sections(examples: Sequence[SentencePair], texts: Sequence[str]) -> list[Section]:
     """A table for the report: some translations next to their references."""
     indices = np.linspace(0, len(texts) - 1, min(MAX_EXAMPLES, len(texts))).astype(int).tolist()
     rows = tuple((examples[n].source, texts[n], str(examples[n].reference)) for n in indices)
-    return [Block("Translations", Table(("source", "translation", "reference"), rows, folded=True))]
+    return [Section("Translations", Table(("source", "translation", "reference"), rows, folded=True))]
 
 
 def bleu_by_length(
     examples: Sequence[SentencePair], texts: Sequence[str], processor: TranslationProcessor, tokenizer: str
-) -> Block:
+) -> Section:
     """A table for the report: BLEU by source length, in groups of equal size."""
     lengths = np.array([len(processor.encode_source(example.source)) - 1 for example in examples])
     rows = []
@@ -106,7 +107,7 @@ def bleu_by_length(
         scores, _ = corpus_scores([texts[index] for index in group], references, tokenizer)
         rows.append((f"{lengths[group].min()} to {lengths[group].max()}", len(group), scores["bleu"].value))
     note = "Sentences are sorted by source length and divided into groups of equal size."
-    return Block("BLEU by length", Table(("tokens in the source", "sentences", "BLEU"), tuple(rows), note=note))
+    return Section("BLEU by length", Table(("tokens in the source", "sentences", "BLEU"), tuple(rows), note=note))
 
 
 def alignment(

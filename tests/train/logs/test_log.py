@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from jaxnlp.pages.blocks import HeatMap, Table
-from jaxnlp.tasks import Block
+from jaxnlp.pages.content import HeatMap, Table
+from jaxnlp.tasks import Section
 from tests.train.log_helpers import console, log_train, sample, step_metrics, write_steps
 from train.logs.log import RunLog
-from train.report import read_blocks
+from train.report import read_sections
 
 
 def text_of(row):
@@ -165,27 +165,27 @@ def test_evaluation_row_names_its_split(tmp_path, clock):
 def test_rows_are_on_disk_as_soon_as_they_are_logged(tmp_path):
     with RunLog(tmp_path, console(), total_steps=10) as log:
         log.log_evaluation(1, "validation", {"loss": 1.5})
-        log.log_blocks(1, [sample("b"), Block("t", Table(("n",), ((np.float32(0.5),),)))])
+        log.log_sections(1, [sample("b"), Section("t", Table(("n",), ((np.float32(0.5),),)))])
         assert [row["step"] for row in rows(tmp_path)] == [1]
-        assert rows(tmp_path, "blocks.jsonl") == [
+        assert rows(tmp_path, "sections.jsonl") == [
             {
-                "type": "train.report.blocks:LoggedBlock",
+                "type": "train.report.sections:LoggedSection",
                 "step": 1,
                 "name": "samples",
                 "keep": "all",
                 "content": {
-                    "type": "jaxnlp.pages.blocks:MarkedText",
+                    "type": "jaxnlp.pages.content:MarkedText",
                     "paragraphs": [[["a", True], ["b", False]]],
                     "note": "",
                 },
             },
             {
-                "type": "train.report.blocks:LoggedBlock",
+                "type": "train.report.sections:LoggedSection",
                 "step": 1,
                 "name": "t",
                 "keep": "latest",
                 "content": {
-                    "type": "jaxnlp.pages.blocks:Table",
+                    "type": "jaxnlp.pages.content:Table",
                     "header": ["n"],
                     "rows": [[0.5]],
                     "marks": [],
@@ -197,19 +197,19 @@ def test_rows_are_on_disk_as_soon_as_they_are_logged(tmp_path):
         ]
 
 
-def test_a_block_that_the_report_could_not_draw_is_refused_and_nothing_is_written(tmp_path):
-    bad = Block("heat", HeatMap(("r",), ("a",), (("x",),)))
-    message = r"block 'heat': block\.content\.weights\[0\]\[0\]: expected float, got 'x'"
+def test_a_section_that_the_report_could_not_draw_is_refused_and_nothing_is_written(tmp_path):
+    bad = Section("heat", HeatMap(("r",), ("a",), (("x",),)))
+    message = r"section 'heat': section\.content\.weights\[0\]\[0\]: expected float, got 'x'"
     with RunLog(tmp_path, console(), total_steps=10) as log, pytest.raises(ValueError, match=message):
-        log.log_blocks(1, [sample("b"), bad])
-    assert rows(tmp_path, "blocks.jsonl") == []
+        log.log_sections(1, [sample("b"), bad])
+    assert rows(tmp_path, "sections.jsonl") == []
 
 
 def test_lone_surrogates_of_sampled_bytes_are_read_back(tmp_path):
     with RunLog(tmp_path, console(), total_steps=10) as log:
-        log.log_blocks(1, [sample("b\udc80")])
-    assert text_of(rows(tmp_path, "blocks.jsonl")[0]) == "b\udc80"
-    assert read_blocks(tmp_path / "blocks.jsonl")[0].content.paragraphs[0][1] == ("b\udc80", False)
+        log.log_sections(1, [sample("b\udc80")])
+    assert text_of(rows(tmp_path, "sections.jsonl")[0]) == "b\udc80"
+    assert read_sections(tmp_path / "sections.jsonl")[0].content.paragraphs[0][1] == ("b\udc80", False)
 
 
 @pytest.mark.parametrize("last", [0, 3, 9])
@@ -217,19 +217,19 @@ def test_continued_run_drops_what_was_written_after_its_checkpoint(tmp_path, las
     write_steps(tmp_path, [1, 2, 3, 4, 5])
     write_steps(tmp_path, [last + 1])
     expected = [*(step for step in range(1, 6) if step <= last), last + 1]
-    for name in ("metrics.jsonl", "blocks.jsonl"):
+    for name in ("metrics.jsonl", "sections.jsonl"):
         assert [row["step"] for row in rows(tmp_path, name)] == expected
 
 
 @pytest.mark.parametrize("kept_characters", [1, 10, -2])
 def test_half_written_last_line_is_dropped(tmp_path, kept_characters):
     write_steps(tmp_path, [1, 2, 3])
-    for name in ("metrics.jsonl", "blocks.jsonl"):
+    for name in ("metrics.jsonl", "sections.jsonl"):
         path = tmp_path / name
         lines = path.read_text().splitlines(keepends=True)
         path.write_text("".join(lines[:2]) + lines[2][:kept_characters])
     write_steps(tmp_path, [4])
-    for name in ("metrics.jsonl", "blocks.jsonl"):
+    for name in ("metrics.jsonl", "sections.jsonl"):
         assert [row["step"] for row in rows(tmp_path, name)] == [1, 2, 4]
 
 
@@ -243,18 +243,18 @@ def test_last_line_without_its_line_end_stays_a_line(tmp_path):
 
 def test_last_line_cut_inside_a_character_is_dropped(tmp_path):
     write_steps(tmp_path, [1, 2], text="汉字")
-    path = tmp_path / "blocks.jsonl"
+    path = tmp_path / "sections.jsonl"
     content = path.read_bytes()
     path.write_bytes(content[: content.rindex("字".encode()) + 1])
     write_steps(tmp_path, [3])
-    assert [row["step"] for row in rows(tmp_path, "blocks.jsonl")] == [1, 3]
+    assert [row["step"] for row in rows(tmp_path, "sections.jsonl")] == [1, 3]
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x0c", "\n"])
-def test_blocks_keep_characters_that_some_count_as_line_ends(tmp_path, separator):
+def test_sections_keep_characters_that_some_count_as_line_ends(tmp_path, separator):
     write_steps(tmp_path, [1, 2, 3], text=f"one{separator}two")
     write_steps(tmp_path, [4])
-    kept = [json.loads(line) for line in (tmp_path / "blocks.jsonl").read_bytes().split(b"\n") if line]
+    kept = [json.loads(line) for line in (tmp_path / "sections.jsonl").read_bytes().split(b"\n") if line]
     assert [(row["step"], text_of(row)) for row in kept[:3]] == [(n, f"one{separator}two{n}") for n in (1, 2, 3)]
 
 
@@ -264,7 +264,7 @@ def test_tensorboard_file_holds_every_metric_by_split(tmp_path, clock):
         clock.now += 1.0
         log_train(log, 1)
         log.log_evaluation(1, "validation", {"loss": 1.5})
-        log.log_blocks(1, [sample("b")])
+        log.log_sections(1, [sample("b")])
     found = {(tag, step): value for tag, step, value in events(tmp_path)}
     assert found["train/loss", 1] == 2.5
     assert found["train/tokens_per_second", 1] == 10.0
@@ -311,7 +311,7 @@ def test_missing_history_is_reported_once_with_its_first_step(five_steps, kept, 
         assert f"metrics.jsonl has no rows of steps {missing}" in text
 
 
-@pytest.mark.parametrize("lost", ["head", "gap", "blocks"])
+@pytest.mark.parametrize("lost", ["head", "gap", "sections"])
 def test_history_lost_before_the_last_step_is_reported(tmp_path, clock, lost):
     with RunLog(tmp_path, console(), total_steps=10) as log:
         for step in (1, 2, 3):
@@ -322,14 +322,14 @@ def test_history_lost_before_the_last_step_is_reported(tmp_path, clock, lost):
     assert warnings_on_continuing(tmp_path, 3, evaluations=3) == ""
     path = tmp_path / "metrics.jsonl"
     lines = path.read_text().splitlines(keepends=True)
-    if lost == "blocks":
-        (tmp_path / "blocks.jsonl").unlink()
+    if lost == "sections":
+        (tmp_path / "sections.jsonl").unlink()
     else:
         del lines[slice(0, 2) if lost == "head" else slice(2, 4)]
         path.write_text("".join(lines))
     text = warnings_on_continuing(tmp_path, 3, evaluations=3)
     assert text.count("warning: ") == 1
-    assert ("blocks.jsonl was deleted" if lost == "blocks" else "has 2 of 3 evaluations up to step 3") in text
+    assert ("sections.jsonl was deleted" if lost == "sections" else "has 2 of 3 evaluations up to step 3") in text
 
 
 def test_a_run_whose_first_save_was_interrupted_says_that_it_starts_again(five_steps):
@@ -349,7 +349,7 @@ def test_only_process_0_writes_and_prints(tmp_path, clock, monkeypatch):
             log.collect(step_metrics(2.5, 10))
         log_train(log, 20)
         log.log_evaluation(20, "validation", {"loss": 1.5})
-        log.log_blocks(20, [sample("b")])
+        log.log_sections(20, [sample("b")])
         assert log.train_seconds == 100.0
     assert not list(tmp_path.iterdir())
     assert write_nothing.file.getvalue() == ""

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from train.report import read_blocks, write_report
+from train.report import read_sections, write_report
 
 CONFIG = {
     "type": "train.config:TrainConfig",
@@ -41,40 +41,40 @@ def validation_row(step, loss):
 ROWS = [train_row(step) for step in range(1, 301)] + [validation_row(150, 1.25), validation_row(300, 1.5)]
 
 
-def block(step, name, kind, keep="latest", **content):
-    content["type"] = f"jaxnlp.pages.blocks:{kind}"
-    return {"type": "train.report.blocks:LoggedBlock", "step": step, "name": name, "keep": keep, "content": content}
+def section(step, name, kind, keep="latest", **content):
+    content["type"] = f"jaxnlp.pages.content:{kind}"
+    return {"type": "train.report.sections:LoggedSection", "step": step, "name": name, "keep": keep, "content": content}
 
 
 def sample(step):
-    return block(step, "Samples", "MarkedText", "all", paragraphs=[[["The ", True], [f"end {step}", False]]])
+    return section(step, "Samples", "MarkedText", "all", paragraphs=[[["The ", True], [f"end {step}", False]]])
 
 
-CURVE = {"type": "jaxnlp.pages.blocks:Line", "name": "each", "x": [1, 2], "y": [2.5, 2.0]}
-BLOCKS = [
-    block(300, "Answers", "Table", header=["given", "share"], rows=[["Rome", 0.5]], bars=[1], marks=["good"]),
-    block(300, "By position", "Lines", lines=[CURVE], x_label="position", y_label="Perplexity"),
-    block(300, "By word", "Lines", lines=[CURVE, CURVE], x_label="word", y_label="Perplexity"),
-    block(300, "Attention", "HeatMap", rows=["R"], columns=["A", "b"], weights=[[0.5, 1.0]]),
+CURVE = {"type": "jaxnlp.pages.content:Line", "name": "each", "x": [1, 2], "y": [2.5, 2.0]}
+SECTIONS = [
+    section(300, "Answers", "Table", header=["given", "share"], rows=[["Rome", 0.5]], bars=[1], marks=["good"]),
+    section(300, "By position", "Lines", lines=[CURVE], x_label="position", y_label="Perplexity"),
+    section(300, "By word", "Lines", lines=[CURVE, CURVE], x_label="word", y_label="Perplexity"),
+    section(300, "Attention", "HeatMap", rows=["R"], columns=["A", "b"], weights=[[0.5, 1.0]]),
     sample(150),
     sample(300),
-    block(300, "Filters", "Picture", png=PNG, alt="filters"),
+    section(300, "Filters", "Picture", png=PNG, alt="filters"),
 ]
 
 
-def write_run(folder, rows=ROWS, blocks=BLOCKS):
+def write_run(folder, rows=ROWS, sections=SECTIONS):
     folder.mkdir(exist_ok=True, parents=True)
     (folder / "config.json").write_text(json.dumps(CONFIG))
     (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    if blocks is not None:
-        (folder / "blocks.jsonl").write_text("".join(json.dumps(each) + "\n" for each in blocks))
+    if sections is not None:
+        (folder / "sections.jsonl").write_text("".join(json.dumps(each) + "\n" for each in sections))
     return folder
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    """The report of a run with a block of each kind. Only to be read."""
+    """The report of a run with a section of each kind. Only to be read."""
     return write_report(write_run(tmp_path_factory.mktemp("run")))
 
 
@@ -133,7 +133,7 @@ def test_plots_are_well_formed_files_of_their_own(report):
         assert ElementTree.parse(plots / name).getroot().tag.endswith("svg")
 
 
-def test_blocks_are_sections_in_the_order_in_which_their_names_came(report):
+def test_sections_have_the_order_in_which_their_names_came(report):
     names = ["Answers", "By position", "By word", "Attention", "Samples", "Filters", "Last measured", "Config"]
     assert re.findall(r"<h2>([\w ]+?)(?: <small>|</h2>)", report.read_text())[: len(names)] == names
 
@@ -158,9 +158,9 @@ def test_same_folder_gives_the_same_bytes_in_another_place_and_process(tmp_path)
 
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize(
-    ("rows", "blocks"),
+    ("rows", "sections"),
     [
-        ([row for row in ROWS if row["split"] == "train"], BLOCKS[4:6]),
+        ([row for row in ROWS if row["split"] == "train"], SECTIONS[4:6]),
         ([row for row in ROWS if row["split"] == "validation"], None),
         ([train_row(1)], None),
         ([train_row(1), validation_row(1, 2.0)], []),
@@ -169,9 +169,9 @@ def test_same_folder_gives_the_same_bytes_in_another_place_and_process(tmp_path)
     ],
     ids=["no validation", "no training", "one point", "one point each", "no loss", "nothing yet"],
 )
-def test_report_of_a_sparse_run_is_whole_and_its_folders_are_no_news(tmp_path, caplog, rows, blocks):
+def test_report_of_a_sparse_run_is_whole_and_its_folders_are_no_news(tmp_path, caplog, rows, sections):
     caplog.set_level(logging.INFO, "jaxnlp")
-    page = Elements(write_report(write_run(tmp_path, rows, blocks)).read_text())
+    page = Elements(write_report(write_run(tmp_path, rows, sections)).read_text())
     assert sum(tag == "svg" for tag, _ in page.seen) == 7
     assert caplog.messages == []
 
@@ -244,29 +244,29 @@ def write_lines(path, *lines):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", r"blocks\.jsonl, line 2: "),
-        ("[1]", r"blocks\.jsonl, line 2: expected an object"),
-        (block(1, "a", "Video"), r"blocks\.jsonl, line 2: .*:Video' does not exist"),
-        (block(1, "a", "Table", header=["a"]), r"blocks\.jsonl, line 2: block\.content: .*'rows'"),
+        ("{", r"sections\.jsonl, line 2: "),
+        ("[1]", r"sections\.jsonl, line 2: expected an object"),
+        (section(1, "a", "Video"), r"sections\.jsonl, line 2: .*:Video' does not exist"),
+        (section(1, "a", "Table", header=["a"]), r"sections\.jsonl, line 2: section\.content: .*'rows'"),
     ],
 )
-def test_a_broken_or_unknown_block_is_named_by_file_and_line(tmp_path, line, message):
-    path = write_lines(write_run(tmp_path) / "blocks.jsonl", sample(1), line, sample(3))
-    for read in (lambda: read_blocks(path), lambda: write_report(tmp_path)):
+def test_a_broken_or_unknown_section_is_named_by_file_and_line(tmp_path, line, message):
+    path = write_lines(write_run(tmp_path) / "sections.jsonl", sample(1), line, sample(3))
+    for read in (lambda: read_sections(path), lambda: write_report(tmp_path)):
         with pytest.raises(ValueError, match=message):
             read()
 
 
-def test_a_half_written_last_block_is_dropped(tmp_path):
-    path = write_lines(tmp_path / "blocks.jsonl", sample(1), '{"step": 2, "na')
-    assert [found.step for found in read_blocks(path)] == [1]
+def test_a_half_written_last_section_is_dropped(tmp_path):
+    path = write_lines(tmp_path / "sections.jsonl", sample(1), '{"step": 2, "na')
+    assert [found.step for found in read_sections(path)] == [1]
 
 
-def test_a_block_with_other_line_ends_in_its_text_is_one_line(tmp_path):
+def test_a_section_with_other_line_ends_in_its_text_is_one_line(tmp_path):
     text = "one\u2028two\x85three\x0bfour"
-    row = block(1, "a", "MarkedText", paragraphs=[[[text, False]]])
-    (tmp_path / "blocks.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
-    assert read_blocks(tmp_path / "blocks.jsonl")[0].content.paragraphs == (((text, False),),)
+    row = section(1, "a", "MarkedText", paragraphs=[[[text, False]]])
+    (tmp_path / "sections.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert read_sections(tmp_path / "sections.jsonl")[0].content.paragraphs == (((text, False),),)
 
 
 def test_a_malformed_declaration_of_metrics_is_named_by_file(tmp_path):
@@ -277,5 +277,5 @@ def test_a_malformed_declaration_of_metrics_is_named_by_file(tmp_path):
 
 
 def test_lone_surrogates_of_sampled_bytes_do_not_stop_the_report(tmp_path):
-    blocks = [block(1, "a\udc80", "MarkedText", paragraphs=[[["b\udc80", True]]])]
-    assert "<pre><b>b?</b></pre>" in write_report(write_run(tmp_path, ROWS[:3], blocks)).read_text()
+    sections = [section(1, "a\udc80", "MarkedText", paragraphs=[[["b\udc80", True]]])]
+    assert "<pre><b>b?</b></pre>" in write_report(write_run(tmp_path, ROWS[:3], sections)).read_text()

@@ -1,10 +1,10 @@
 import math
 import re
 
-from jaxnlp.pages.blocks import MarkedText
-from train.report.blocks import LoggedBlock
+from jaxnlp.pages.content import MarkedText
 from train.report.logged_run import LoggedRun
 from train.report.page import Figure, render_page
+from train.report.sections import LoggedSection
 
 CONFIG = {"type": "train.config:TrainConfig", "recipe": "gpt_tiny", "total_steps": 200}
 ENVIRONMENT = {
@@ -36,8 +36,8 @@ FIGURES = [
 ]
 
 
-def page(config=CONFIG, environment=ENVIRONMENT, rows=ROWS, blocks=(), figures=(), folder="mine"):
-    return render_page(LoggedRun(folder, config, environment, rows), blocks, figures)
+def page(config=CONFIG, environment=ENVIRONMENT, rows=ROWS, sections=(), figures=(), folder="mine"):
+    return render_page(LoggedRun(folder, config, environment, rows), sections, figures)
 
 
 def tiles(text):
@@ -114,8 +114,8 @@ def test_a_run_that_declares_no_metrics_says_so():
     assert "declares no metrics" not in page()
 
 
-def test_blocks_are_sections_before_the_last_values():
-    text = page(blocks=[LoggedBlock(5, "Samples", "all", MarkedText(((("The", True),),)))])
+def test_sections_of_a_task_come_before_the_last_values():
+    text = page(sections=[LoggedSection(5, "Samples", "all", MarkedText(((("The", True),),)))])
     assert text.index("<h2>Samples</h2>") < text.index("<h2>Last measured</h2>")
     assert "Samples" not in page()
 
@@ -210,7 +210,7 @@ def test_all_text_is_escaped():
             {"step": 1, "split": HOSTILE, "loss": 1.0, HOSTILE: 2.0, f"{HOSTILE}_per_second": 2.0},
             {"step": 2, "split": "train", "loss": "<b", HOSTILE: math.nan},
         ],
-        [LoggedBlock(1, HOSTILE, "latest", MarkedText((((HOSTILE, True),),)))],
+        [LoggedSection(1, HOSTILE, "latest", MarkedText((((HOSTILE, True),),)))],
         [Figure(HOSTILE, HOSTILE, *[FIGURES[0].wide] * 2)],
     )
     assert "<script" not in text

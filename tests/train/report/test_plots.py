@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from jaxnlp.pages.blocks import Line, Lines
+from jaxnlp.pages.content import Line, Lines
 from train.report.metrics import Chart, MetricKind
 from train.report.plots import (
     MAX_CURVES,
@@ -311,7 +311,7 @@ def test_many_long_names_leave_room_for_the_curves_and_can_be_told_apart(count):
         assert len(set(names_shown)) == count
 
 
-def test_lines_of_a_block_have_their_names_and_labels():
+def test_lines_of_a_section_have_their_names_and_labels():
     lines = Lines((Line("_each", (1, 2, 3), (4, 5, 6)), Line("$mean$", (1, 3), (5, 5))), "position", "perplexity")
     texts = re.findall(r"<text[^>]*>(.*?)</text>", draw_lines(lines))
     assert {"_each", "$mean$", "position", "Perplexity"} <= set(texts)

@@ -15,7 +15,7 @@ from jaxnlp.saving.serialization import ConfigError
 from tests.run_folders import rows
 from tests.train.run import process_helpers
 from tests.train.run.process_helpers import Run, assert_same_losses, free_port, losses
-from train.run.folder import BLOCKS_FILE
+from train.run.folder import SECTIONS_FILE
 from train.run.processes import (
     ADDRESS,
     PROCESS,
@@ -36,7 +36,7 @@ one_process, joined = process_helpers.one_process, process_helpers.joined
 
 def samples(folder):
     """The texts that the model wrote at each evaluation."""
-    return [line for line in (folder / BLOCKS_FILE).read_text().splitlines() if "paragraphs" in line]
+    return [line for line in (folder / SECTIONS_FILE).read_text().splitlines() if "paragraphs" in line]
 
 
 @pytest.mark.thorough

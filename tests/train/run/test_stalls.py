@@ -5,7 +5,7 @@ import time
 import pytest
 
 from train.run import stalls as module
-from train.run.stalls import SECONDS_AT_LEAST, Stalls
+from train.run.stalls import SECONDS_AT_LEAST, StallWatch
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def waited_for(condition):
 
 
 def test_a_step_that_stalls_is_named_once_with_the_stacks_of_all_threads(quick, tmp_path, caplog):
-    with caplog.at_level(logging.WARNING), Stalls(tmp_path, 0, 0.0) as stalls:
+    with caplog.at_level(logging.WARNING), StallWatch(tmp_path, 0, 0.0) as stalls:
         for step in (1, 2, 3):
             stalls.step(step)
             stalls.row(step, step * 1e-4)
@@ -48,7 +48,7 @@ def test_a_step_that_stalls_is_named_once_with_the_stacks_of_all_threads(quick, 
 def test_a_wait_without_memory_ends_the_process_also_outside_steps(quick, tmp_path, monkeypatch):
     ended = threading.Event()
     monkeypatch.setattr(module, "end_without_memory", ended.set)
-    with Stalls(tmp_path, 0, 0.0) as stalls, stalls.paused():
+    with StallWatch(tmp_path, 0, 0.0) as stalls, stalls.paused():
         time.sleep(0.1)
         assert not ended.is_set()  # there is memory
         monkeypatch.setattr(module, "SPARE", 2**62)
@@ -57,10 +57,10 @@ def test_a_wait_without_memory_ends_the_process_also_outside_steps(quick, tmp_pa
 
 def test_evaluations_and_the_time_before_the_first_row_are_no_steps(quick, tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
-        with Stalls(tmp_path, 0, 0.0) as stalls:
+        with StallWatch(tmp_path, 0, 0.0) as stalls:
             stalls.step(1)
             time.sleep(0.1)
-        stalls = Stalls(tmp_path, 0, 0.0)
+        stalls = StallWatch(tmp_path, 0, 0.0)
         with stalls.paused(), stalls:
             stalls.row(1, 1e-4)
             time.sleep(0.1)
@@ -69,13 +69,13 @@ def test_evaluations_and_the_time_before_the_first_row_are_no_steps(quick, tmp_p
 
 
 def test_a_step_may_wait_for_its_program(tmp_path):
-    stalls = Stalls(tmp_path, 0, 0.0, compiling=lambda: True)
+    stalls = StallWatch(tmp_path, 0, 0.0, compiling=lambda: True)
     stalls.row(1, 1.0)
     assert stalls.longest() == float("inf")
 
 
 def test_queued_steps_may_take_their_time_and_twenty_more(tmp_path):
-    stalls = Stalls(tmp_path, 10, 100.0)
+    stalls = StallWatch(tmp_path, 10, 100.0)
     assert stalls.longest() == float("inf")
     stalls.step(20)
     stalls.row(20, 120.0)
@@ -94,13 +94,13 @@ def test_queued_steps_may_take_their_time_and_twenty_more(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_said_and_does_not_end_the_run(quick, tmp_path, caplog):
     (tmp_path / "stacks.txt").mkdir()
-    with caplog.at_level(logging.WARNING), Stalls(tmp_path, 0, 0.0) as stalls:
+    with caplog.at_level(logging.WARNING), StallWatch(tmp_path, 0, 0.0) as stalls:
         stalls.row(1, 1e-4)
         assert waited_for(lambda: lines(caplog))
     assert "stacks.txt: is a directory" in lines(caplog)[0]
 
 
 def test_the_thread_ends_with_the_context(quick, tmp_path):
-    with Stalls(tmp_path, 0, 0.0):
+    with StallWatch(tmp_path, 0, 0.0):
         assert [thread for thread in threading.enumerate() if thread.name == "stalls"]
     assert waited_for(lambda: not [thread for thread in threading.enumerate() if thread.name == "stalls"])

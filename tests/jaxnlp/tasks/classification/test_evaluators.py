@@ -14,7 +14,7 @@ from jaxnlp.corpus import SourceRows, Split
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.runs import load_run
 from jaxnlp.targets import OneClass
-from jaxnlp.tasks.classification.evaluators import LIT, Validation, _error_blocks, _rollout_block, _table
+from jaxnlp.tasks.classification.evaluators import LIT, Validation, _error_sections, _rollout_section, _table
 from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train import evaluate
@@ -26,8 +26,8 @@ def test_digits_are_learned_and_every_metric_is_measured(run):
     assert row["accuracy"] > 0.6
     assert 0.0 <= row["calibration_error"] <= 100.0
     assert {"3/f1", "macro_f1", "balanced_accuracy", "roc_auc", "average_precision"} <= row.keys()
-    blocks = [json.loads(line)["name"] for line in (run / "blocks.jsonl").read_text().splitlines()]
-    assert blocks == [
+    sections = [json.loads(line)["name"] for line in (run / "sections.jsonl").read_text().splitlines()]
+    assert sections == [
         *("Confusion matrix", "ROC curves", "Precision and recall", "Reliability"),
         *("Most confident errors", "Most confident errors: images", "Attention of predictions"),
     ]
@@ -64,11 +64,11 @@ def test_images_of_all_classes_are_lit_where_they_are_in_the_order_of_their_clas
         once=lambda make, *arguments: rollout,
         whole_params=dict,
     )
-    assert _rollout_block(scoring).name == "Attention of predictions"
+    assert _rollout_section(scoring).name == "Attention of predictions"
     assert len(seen) == LIT
     assert set(seen) == {0, 60, 120, 180}
     scoring.split.examples = examples[:3]
-    _rollout_block(scoring)
+    _rollout_section(scoring)
     assert len(seen) == LIT + 3
 
 
@@ -137,6 +137,6 @@ def test_lines_without_text_keep_their_places_among_predictions():
 def test_without_errors_the_table_of_an_earlier_evaluation_is_replaced():
     image = types.SimpleNamespace(image=np.zeros((8, 8, 1), np.uint8), label=0)
     processor = ImageProcessor(8, 1, (0.5,), (0.5,), ("a", "b"))
-    blocks = _error_blocks(processor, [image], np.array([[0.9, 0.1]]), [])
-    assert [block.name for block in blocks] == ["Most confident errors", "Most confident errors: images"]
-    assert all(block.content.rows == (("none",),) for block in blocks)
+    sections = _error_sections(processor, [image], np.array([[0.9, 0.1]]), [])
+    assert [section.name for section in sections] == ["Most confident errors", "Most confident errors: images"]
+    assert all(section.content.rows == (("none",),) for section in sections)

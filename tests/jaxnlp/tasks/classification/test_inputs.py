@@ -12,7 +12,7 @@ from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.inference.batches import batches
 from jaxnlp.input_files.rows import TextColumns
 from jaxnlp.targets import OneClass
-from jaxnlp.tasks.classification.inputs import Given, batch_shapes, given_rows, image_files, read_chunk
+from jaxnlp.tasks.classification.inputs import CommandInputs, batch_shapes, given_rows, image_files, read_chunk
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
@@ -23,7 +23,7 @@ PROCESSOR = TextClassifierProcessor(
 
 def test_every_text_is_in_one_row_of_one_batch():
     texts = tuple(" ".join(["the"] * (number % 9)) for number in range(70))
-    (rows,) = given_rows(PROCESSOR, Given(texts))
+    (rows,) = given_rows(PROCESSOR, CommandInputs(texts))
     chunk = read_chunk(PROCESSOR, rows)
     assert chunk.blank == [number for number in range(70) if number % 9 == 0]
     found = list(batches(chunk.lengths, batch_shapes(PROCESSOR)))
@@ -39,11 +39,11 @@ def test_every_text_is_in_one_row_of_one_batch():
 
 def test_inputs_that_do_not_fit_the_processor_are_refused():
     with pytest.raises(ValueError, match="--resize applies only to images"):
-        next(given_rows(PROCESSOR, Given(("the",), resize=True)))
+        next(given_rows(PROCESSOR, CommandInputs(("the",), resize=True)))
     with pytest.raises(ValueError, match="--pair applies only to pairs of texts"):
-        next(given_rows(PROCESSOR, Given(("the",), ("cat",))))
+        next(given_rows(PROCESSOR, CommandInputs(("the",), ("cat",))))
     with pytest.raises(ValueError, match="inputs of a dict cannot be read"):
-        next(given_rows({}, Given()))
+        next(given_rows({}, CommandInputs()))
     with pytest.raises(ValueError, match="give image files, or a folder of them"):
         image_files(())
 
@@ -89,7 +89,7 @@ def test_the_name_of_any_image_is_one_line_that_can_be_written(tmp_path):
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\n.png"))
     Image.new("RGB", (4, 4)).save(path)
     processor = ImageProcessor(4, 3, (0.5,) * 3, (0.5,) * 3, ("cat", "dog"))
-    (rows,) = given_rows(processor, Given((str(tmp_path),)))
+    (rows,) = given_rows(processor, CommandInputs((str(tmp_path),)))
     chunk = read_chunk(processor, rows)
     assert chunk.shown == [(f"{tmp_path}/\\xff .png",)]
     assert chunk.fields == [{"file": f"{tmp_path}/\\xff\n.png"}]
@@ -108,8 +108,8 @@ def test_a_table_is_read_by_its_columns(tmp_path, name):
         text = '{"text": "the cat", "label": "a"}\n{"text": "cat"}\n'
     path = tmp_path / name
     path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
-    (rows,) = given_rows(PROCESSOR, Given(file=path))
+    (rows,) = given_rows(PROCESSOR, CommandInputs(file=path))
     chunk = read_chunk(PROCESSOR, rows)
     assert chunk.shown == [("the cat",), ("cat",)]
     with pytest.raises(ValueError, match=r"expected .* body.*; missing: body; rename the columns, or"):
-        next(given_rows(PROCESSOR, Given(file=path, columns=TextColumns(("body",)))))
+        next(given_rows(PROCESSOR, CommandInputs(file=path, columns=TextColumns(("body",)))))

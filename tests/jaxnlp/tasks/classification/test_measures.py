@@ -14,6 +14,6 @@ def test_a_long_curve_keeps_its_ends_and_so_many_of_its_points():
 
 def test_new_targets_must_define_what_they_measure():
     measures = Measures(None)
-    for method, arguments in (("loss", 3), ("kinds", 2), ("scores", 2), ("ranking", 1), ("blocks", 2), ("errors", 3)):
+    for method, arguments in (("loss", 3), ("kinds", 2), ("scores", 2), ("ranking", 1), ("sections", 2), ("errors", 3)):
         with pytest.raises(TypeError, match=rf"Measures does not define {method}\(\)"):
             getattr(measures, method)(*[None] * arguments)

@@ -24,7 +24,7 @@ def test_a_constant_correlates_with_nothing():
 
 
 def test_the_report_follows_the_scale_and_shows_the_largest_errors():
-    mean, perfect = MEASURES.blocks(LABELS, FOUND)[0].content.lines
+    mean, perfect = MEASURES.sections(LABELS, FOUND)[0].content.lines
     assert mean.x == tuple(LABELS)
     assert mean.y == tuple(FOUND)
     assert perfect.x == perfect.y == (1.0, 5.0)

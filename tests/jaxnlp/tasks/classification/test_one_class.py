@@ -79,9 +79,9 @@ def test_the_surest_errors_come_first():
     assert measures("no", "yes").errors(np.array([0, 1, 1, 0]), found, 2) == []
 
 
-def test_blocks_show_confusions_and_curves():
+def test_sections_show_confusions_and_curves():
     found = predictions()
-    made = {block.name: block.content for block in measures().blocks(LABELS, found)}
+    made = {section.name: section.content for section in measures().sections(LABELS, found)}
     assert list(made) == ["Confusion matrix", "ROC curves", "Precision and recall", "Reliability"]
     rows = made["Confusion matrix"].rows
     assert [row[0] for row in rows] == list(CLASSES)
@@ -91,18 +91,21 @@ def test_blocks_show_confusions_and_curves():
     roc = made["ROC curves"].lines
     assert [line.name for line in roc] == list(CLASSES)
     assert all((line.x[0], line.y[0], line.x[-1], line.y[-1]) == (0, 0, 1, 1) for line in roc)
-    many = measures(*map(str, range(40))).blocks(GENERATOR.permutation(40).repeat(20), predictions(40, 800))
+    many = measures(*map(str, range(40))).sections(GENERATOR.permutation(40).repeat(20), predictions(40, 800))
     assert many[0].name == "ROC curves"
     assert len(many[0].content.lines) == 10
     assert max(len(line.x) for line in many[0].content.lines) <= 200
-    assert [block.name for block in measures().blocks(np.zeros(10, int), found)] == ["Confusion matrix", "Reliability"]
+    assert [section.name for section in measures().sections(np.zeros(10, int), found)] == [
+        "Confusion matrix",
+        "Reliability",
+    ]
 
 
 def test_of_two_classes_the_distribution_of_the_scores_is_shown():
     labels, second = np.array([0, 0, 0, 0, 1, 1]), np.array([0.01, 0.02, 0.3, 0.3, 0.3, 0.99])
     made = {
-        block.name: block.content
-        for block in measures("no", "yes").blocks(labels, np.stack([1 - second, second], axis=1))
+        section.name: section.content
+        for section in measures("no", "yes").sections(labels, np.stack([1 - second, second], axis=1))
     }
     shown = made["Distribution of the scores"]
     assert shown.x_label == "probability of yes"

@@ -365,7 +365,7 @@ def test_metrics_of_parts_are_those_of_their_predictions_and_have_a_mean(found):
     assert declared["sts/pearson"].title == "sts Pearson correlation"
 
 
-def test_each_part_has_a_file_of_predictions_and_its_blocks(found):
+def test_each_part_has_a_file_of_predictions_and_its_sections(found):
     trained, evaluation = found
     assert evaluation.predictions.keys() == {f"{part}-predictions.csv" for part in EXAMPLES}
     header, *lines = evaluation.predictions["sst-predictions.csv"].splitlines()
@@ -373,13 +373,13 @@ def test_each_part_has_a_file_of_predictions_and_its_blocks(found):
     chosen = [one.label for one in trained.predict(TEXTS, part="sst")]
     assert [line.split(",")[0] for line in lines] == [f"sst{n}" for n in range(6)]
     assert [line.split(",")[3] for line in lines] == chosen
-    assert {block.name.partition(": ")[0] for block in evaluation.blocks} == set(EXAMPLES)
-    assert "sts: Largest errors" in [block.name for block in evaluation.blocks]
+    assert {section.name.partition(": ")[0] for section in evaluation.sections} == set(EXAMPLES)
+    assert "sts: Largest errors" in [section.name for section in evaluation.sections]
 
 
 @pytest.mark.thorough
 def test_a_part_without_labels_has_predictions_only(found):
     trained, _ = found
     evaluation = Validation()(scoring_of(trained, {"sts": [None] * 6}, "test"))
-    assert (evaluation.metrics, evaluation.blocks) == ({}, [])
+    assert (evaluation.metrics, evaluation.sections) == ({}, [])
     assert evaluation.predictions.keys() == {"sts-predictions.csv"}

@@ -31,7 +31,7 @@ def test_a_class_without_examples_is_left_out_of_areas_only():
 
 
 def test_the_report_counts_each_class():
-    table = MEASURES.blocks(LABELS, LABELS)[0].content
+    table = MEASURES.sections(LABELS, LABELS)[0].content
     assert {row[0]: row[1] for row in table.rows} == dict(zip(CLASSES, LABELS.sum(axis=0).astype(int), strict=True))
     assert all(row[1] == row[2] and row[3] == row[4] == 0 for row in table.rows)
 

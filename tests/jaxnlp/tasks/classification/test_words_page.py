@@ -38,9 +38,9 @@ def test_the_attention_of_a_recurrent_network_is_in_the_report_and_on_a_page(tmp
         },
     )
     fit(config, tmp_path / "run")
-    rows = [json.loads(line) for line in (tmp_path / "run" / "blocks.jsonl").read_text().splitlines()]
-    (block,) = [row for row in rows if row["name"] == "Attention of predictions"]
-    words = {piece.strip() for paragraph in block["content"]["paragraphs"] for piece, strong in paragraph if strong}
+    rows = [json.loads(line) for line in (tmp_path / "run" / "sections.jsonl").read_text().splitlines()]
+    (section,) = [row for row in rows if row["name"] == "Attention of predictions"]
+    words = {piece.strip() for paragraph in section["content"]["paragraphs"] for piece, strong in paragraph if strong}
     assert words & {"paint", "run"}
     capsys.readouterr()
     out = tmp_path / "page.html"

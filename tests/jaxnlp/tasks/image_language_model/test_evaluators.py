@@ -30,8 +30,8 @@ def test_validation_has_the_loss_of_all_pixels_and_pictures(trained):
     losses = -np.take_along_axis(scores, batch["targets"][..., None], axis=-1)
     assert found.metrics["loss"] == pytest.approx((losses.mean(), 80), rel=1e-5)
     assert found.metrics["perplexity"].value == pytest.approx(np.exp(losses.mean()), rel=1e-5)
-    assert [block.name for block in found.blocks] == ["Completions", "Samples"]
-    rows, new = (opened(block.content.png) for block in found.blocks)
+    assert [section.name for section in found.sections] == ["Completions", "Samples"]
+    rows, new = (opened(section.content.png) for section in found.sections)
     assert rows.shape == (16 * (4 * 5 - 1), 16 * ((COMPLETIONS + 2) * 5 - 1))
     assert new.shape == (16 * 19, 16 * 19)
-    assert not Validation()(scoring_of(trained, sample_images=0)).blocks
+    assert not Validation()(scoring_of(trained, sample_images=0)).sections

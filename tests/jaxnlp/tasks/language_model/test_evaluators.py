@@ -309,21 +309,21 @@ def test_the_validation_loss_is_the_logarithm_of_the_perplexity():
 def test_a_prompt_of_the_task_gives_a_sample_with_the_seed_of_the_run():
     task = RecurrentLanguageModel(sample_prompt="a b", sample_tokens=4)
     scoring = Scoring(Trained(task, MODEL, PARAMS, WORDS, config={"seed": 3}), batches=tuple(batches()))
-    (block,) = Validation()(scoring).blocks
-    assert block.keep == "all"
-    ((prompt, sample),) = block.content.paragraphs
+    (section,) = Validation()(scoring).sections
+    assert section.keep == "all"
+    ((prompt, sample),) = section.content.paragraphs
     assert (prompt, sample[1]) == (("a b", True), False)
     tokens = generate(DECODER, PARAMS, WORDS.encode("a b")[None], max_new_tokens=4, key=jax.random.key(3))
     assert sample[0] == WORDS.decode(int(token[0]) for token in tokens)
-    assert Validation()(Scoring(batches=tuple(batches()))).blocks == []
+    assert Validation()(Scoring(batches=tuple(batches()))).sections == []
 
 
 @pytest.mark.thorough
 def test_word_models_show_positions_and_neighbours_where_the_training_words_are_known():
     here = tuple(batches())
-    names = [block.name for block in RecurrentValidation()(Scoring(batches=here, training=Split(here))).blocks]
+    names = [section.name for section in RecurrentValidation()(Scoring(batches=here, training=Split(here))).sections]
     assert names == ["Perplexity by position", "Nearest embeddings"]
-    assert RecurrentValidation()(Scoring(batches=here)).blocks == []
+    assert RecurrentValidation()(Scoring(batches=here)).sections == []
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,7 @@ def test_the_loss_of_a_word_that_model_and_cache_find_impossible_is_finite():
 def test_the_task_and_not_the_model_decides_whether_words_are_described():
     """A model with embeddings and a word vocabulary was taken for a language model once, whatever its task."""
     here = tuple(batches())
-    assert Validation()(Scoring(batches=here, training=Split(here))).blocks == []
+    assert Validation()(Scoring(batches=here, training=Split(here))).sections == []
     assert LanguageModel().evaluators()["validation"] is Validation
     assert RecurrentLanguageModel().evaluators()["validation"] is RecurrentValidation
 

@@ -6,7 +6,7 @@ from jaxnlp.corpus import Split
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.language_model import RecurrentLanguageModel, words
-from jaxnlp.tasks.language_model.words import frequent_words, nearest, position_losses, some_batches, word_blocks
+from jaxnlp.tasks.language_model.words import frequent_words, nearest, position_losses, some_batches, word_sections
 from jaxnlp.text.words import WordVocabulary
 
 VOCABULARY = WordVocabulary(["<unk>", "tide", "sand", "of", "the", "3rd", "eats", "stone"], unknown="<unk>")
@@ -62,7 +62,7 @@ def test_losses_at_each_position_are_those_of_rows_without_context_before_them(m
 
 
 class Scoring:
-    """What the blocks need of a scoring: a model, a split, the training split, and what is made once."""
+    """What the sections need of a scoring: a model, a split, the training split, and what is made once."""
 
     def __init__(self, model, params, training, split):
         self.trained = Trained(RecurrentLanguageModel(), model, params, VOCABULARY)
@@ -83,7 +83,7 @@ def test_perplexity_is_drawn_over_the_positions_that_are_scored(model, params):
     mask = np.zeros((BATCH, POSITIONS), bool)
     mask[1, :2] = True
     split = Split((batch(1, mask), batch(2, mask)))
-    curve = word_blocks(Scoring(model, params, text([4, 4, 1]), split))[0].content
+    curve = word_sections(Scoring(model, params, text([4, 4, 1]), split))[0].content
     sums, counts = expected_losses(model, params, split)
     assert curve.lines[0].x == (1, 2)
     np.testing.assert_allclose(curve.lines[0].y, np.exp(sums[:2] / counts[:2]), atol=0.01)
@@ -99,7 +99,7 @@ def test_all_evaluations_run_one_program(model, params, monkeypatch):
 
     monkeypatch.setattr(words, "position_losses", counted)
     scoring = Scoring(model, params, text([4, 4, 1]), Split(tuple(map(batch, range(3)))))
-    assert word_blocks(scoring) == word_blocks(scoring)
+    assert word_sections(scoring) == word_sections(scoring)
     assert len(traced) == 1
 
 
@@ -144,7 +144,7 @@ def test_some_batches_lie_at_even_distances(batches, tokens, expected):
 
 def test_neighbours_of_the_frequent_words_are_listed_with_their_cosines(model, params, monkeypatch):
     monkeypatch.setattr(words, "RANKS", (1, 2))
-    table = word_blocks(Scoring(model, params, text([4, 4, 1]), Split((batch(),))))[1].content
+    table = word_sections(Scoring(model, params, text([4, 4, 1]), Split((batch(),))))[1].content
     assert [word for word, _ in table.rows] == ["the", "tide"]
     embeddings = np.asarray(params["tokens"]["embedding"], np.float64)
     for word, listed in table.rows:
@@ -159,4 +159,4 @@ def test_neighbours_of_the_frequent_words_are_listed_with_their_cosines(model, p
 
 
 def test_a_text_without_frequent_words_has_no_neighbours_to_list(model, params):
-    assert word_blocks(Scoring(model, params, text([4, 4, 1]), Split((batch(),))))[1].content.rows == ()
+    assert word_sections(Scoring(model, params, text([4, 4, 1]), Split((batch(),))))[1].content.rows == ()

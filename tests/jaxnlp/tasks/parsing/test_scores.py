@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from jaxnlp.tasks.parsing.scores import Tree, blocks, exact_match, scores, word_results, worst
+from jaxnlp.tasks.parsing.scores import Tree, exact_match, scores, sections, word_results, worst
 from jaxnlp.text.conllu import sentence_of
 
 # She was seen by him .      The cat sleeps
@@ -48,7 +48,7 @@ def test_sentences_of_punctuation_alone_have_a_share_of_zero_of_no_words():
 
 
 def test_tables_are_by_relation_and_by_length():
-    table, lengths, curve, confusions = [block.content for block in blocks(word_results(SENTENCES, TREES))]
+    table, lengths, curve, confusions = [section.content for section in sections(word_results(SENTENCES, TREES))]
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["root"] == (2, 1.0, 1.0, 1.0, 1.0)
     assert rows["nsubj"] == (2, 1.0, 1.0, 1.0, 1.0)
@@ -66,7 +66,7 @@ def test_long_arcs_are_grouped():
     n = 40
     sentence = sentence_of(["w"] * n, heads=[n] * (n - 1) + [0], relations=["dep"] * (n - 1) + ["root"])
     (_, lengths, *_) = [
-        block.content for block in blocks(word_results([sentence], [Tree(sentence.heads, sentence.relations)]))
+        section.content for section in sections(word_results([sentence], [Tree(sentence.heads, sentence.relations)]))
     ]
     assert [row[:2] for row in lengths.rows] == [
         *(("root", 1), ("1", 1), ("2", 1), ("3", 1), ("4", 1), ("5-6", 2), ("7-9", 3), ("10-14", 5), ("15-24", 10)),

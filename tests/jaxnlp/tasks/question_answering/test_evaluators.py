@@ -9,7 +9,7 @@ from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.ops.compiler_options import jit
-from jaxnlp.pages.blocks import HeatMap
+from jaxnlp.pages.content import HeatMap
 from jaxnlp.tasks import Metric, Trained
 from jaxnlp.tasks.question_answering import QuestionAnswering, evaluators
 from jaxnlp.tasks.question_answering.answers import answer
@@ -18,8 +18,8 @@ from jaxnlp.tasks.question_answering.evaluators import (
     MAX_MAPS,
     ConstantAnswer,
     Validation,
-    answer_blocks,
-    attention_blocks,
+    answer_sections,
+    attention_sections,
     attention_to_inputs,
 )
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
@@ -54,7 +54,7 @@ def scoring_of(model, params=None, questions=ASKED, training=TRAINING, **fields)
 
 
 def test_accuracy_is_shown_by_how_often_the_answer_occurs_in_training():
-    frequency, listed = answer_blocks(ASKED, ["bad", "cab", ""], Split(examples=TRAINING))
+    frequency, listed = answer_sections(ASKED, ["bad", "cab", ""], Split(examples=TRAINING))
     assert frequency.content.rows == (("never", 1, 0.0), ("once", 1, 0.0), ("2 to 4", 1, 1.0))
     assert listed.content.rows == (("aa?", "bad", "bad"), ("bbb?", "cab", "egg"), ("h?", "", "cab"))
     assert listed.content.marks == ("good", "bad", "bad")
@@ -62,15 +62,15 @@ def test_accuracy_is_shown_by_how_often_the_answer_occurs_in_training():
 
 
 def test_without_training_questions_there_are_only_the_answers_and_few_are_listed():
-    (listed,) = answer_blocks(ASKED * 20, ["bad", "cab", ""] * 20, None)
+    (listed,) = answer_sections(ASKED * 20, ["bad", "cab", ""] * 20, None)
     assert len(listed.content.rows) == len(listed.content.marks) == MAX_LISTED
     assert listed.content.note == f"20 of 60 right; the first {MAX_LISTED} are listed."
 
 
 def heat_maps(scoring, questions, given):
-    blocks = attention_blocks(scoring, questions, given)
-    assert all(isinstance(block.content, HeatMap) for block in blocks)
-    return [block.content for block in blocks]
+    sections = attention_sections(scoring, questions, given)
+    assert all(isinstance(section.content, HeatMap) for section in sections)
+    return [section.content for section in sections]
 
 
 def test_each_character_of_an_answer_has_a_weight_for_each_of_the_question_and_mask():
@@ -204,7 +204,7 @@ def test_validation_gives_the_loss_the_share_of_right_answers_and_the_answers(mo
     declared = set(QuestionAnswering().metrics(VOCABULARY, Split(examples=questions)))
     assert evaluation.metrics.keys() == declared - {"positions_per_token"}
     assert evaluation.predictions == {"answers.txt": "".join(f"{line}\n" for line in map(evaluators.one_line, given))}
-    assert {"Answers", "Accuracy by frequency of the answer"} <= {block.name for block in evaluation.blocks}
+    assert {"Answers", "Accuracy by frequency of the answer"} <= {section.name for section in evaluation.sections}
 
 
 def test_questions_without_answers_are_answered_and_not_scored(model, params):
@@ -212,7 +212,7 @@ def test_questions_without_answers_are_answered_and_not_scored(model, params):
     evaluation = Validation()(scoring_of(model, params, questions, scored=False))
     assert evaluation.metrics == {}
     assert evaluation.predictions["answers.txt"].count("\n") == 3
-    assert evaluation.blocks == []
+    assert evaluation.sections == []
 
 
 def test_documents_without_questions_have_only_a_loss(model, params):

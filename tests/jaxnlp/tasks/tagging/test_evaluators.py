@@ -35,9 +35,11 @@ def test_a_run_learns_and_its_report_shows_types_errors_and_transitions(run):
     last = rows[-1]["validation"] if "validation" in rows[-1] else rows[-1]
     f1 = next(value for name, value in last.items() if name.rsplit("/", 1)[-1] == "f1" and "/" not in name[:-3])
     assert f1 > 0.6
-    blocks = {json.loads(line)["name"]: json.loads(line) for line in (run / "blocks.jsonl").read_text().splitlines()}
-    assert set(blocks) >= {"Scores of each type", "Confusion of types", "Learnt transitions"}
-    heat = blocks["Learnt transitions"]["content"]
+    sections = {
+        json.loads(line)["name"]: json.loads(line) for line in (run / "sections.jsonl").read_text().splitlines()
+    }
+    assert set(sections) >= {"Scores of each type", "Confusion of types", "Learnt transitions"}
+    heat = sections["Learnt transitions"]["content"]
     assert heat["rows"][0] == "(begin)"
     assert heat["columns"][-1] == "(end)"
     # An entity that has begun goes on or ends: nothing else has a share.

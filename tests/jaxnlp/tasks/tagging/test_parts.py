@@ -193,7 +193,7 @@ def run(files, tmp_path_factory):
 
 
 @pytest.mark.thorough
-def test_a_run_learns_all_parts_and_its_report_has_their_blocks(run):
+def test_a_run_learns_all_parts_and_its_report_has_their_sections(run):
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     last = [row for row in rows if row["split"] == "validation"][-1]
     assert last["upos/accuracy"] > 0.8
@@ -201,9 +201,9 @@ def test_a_run_learns_all_parts_and_its_report_has_their_blocks(run):
     lowest = last["upos/accuracy"] + last["feats/accuracy"] - 1.0
     assert lowest - 1e-6 <= last["accuracy"] <= min(last["upos/accuracy"], last["feats/accuracy"])
     np.testing.assert_allclose(last["loss"], last["upos/loss"] + last["feats/loss"], rtol=1e-5)
-    blocks = {json.loads(line)["name"] for line in (run / "blocks.jsonl").read_text().splitlines()}
-    assert blocks >= {f"{part}: {name}" for part in ("upos", "feats") for name in ("Learnt transitions",)}
-    assert {"upos: Scores of each type", "feats: Sentences with most errors"} <= blocks
+    sections = {json.loads(line)["name"] for line in (run / "sections.jsonl").read_text().splitlines()}
+    assert sections >= {f"{part}: {name}" for part in ("upos", "feats") for name in ("Learnt transitions",)}
+    assert {"upos: Scores of each type", "feats: Sentences with most errors"} <= sections
 
 
 @pytest.mark.thorough

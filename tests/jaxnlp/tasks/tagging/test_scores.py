@@ -1,7 +1,16 @@
 import numpy as np
 import pytest
 
-from jaxnlp.tasks.tagging.scores import TypeScores, blocks, bracketed, count, kinds, micro_counts, scores, strict_spans
+from jaxnlp.tasks.tagging.scores import (
+    TypeScores,
+    bracketed,
+    count,
+    kinds,
+    micro_counts,
+    scores,
+    sections,
+    strict_spans,
+)
 from jaxnlp.text.tag_schemes import LabelledSpan, labels_of, spans_of
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
@@ -94,7 +103,7 @@ def test_strict_entities_have_exactly_the_labels_of_their_scheme():
 def test_the_report_shows_types_confusions_and_both_markings():
     words = (("Ann", "Lee", "in", "Rome"), ("in", "Oslo"), ("Bo", "left"))
     examples = [TaggedSentence(str(i), w, tuple(g)) for i, (w, g) in enumerate(zip(words, GOLD, strict=True), 1)]
-    types, confusion, wrong = (block.content for block in blocks(BIO, examples, PREDICTED))
+    types, confusion, wrong = (section.content for section in sections(BIO, examples, PREDICTED))
     assert types.rows[-1][0] == "all types"
     assert types.rows[-1][1:] == (0.5, 0.5, 0.5, 4, 4)
     assert confusion.header == ("type", "PER", "LOC", "no entity")
@@ -102,7 +111,7 @@ def test_the_report_shows_types_confusions_and_both_markings():
     assert wrong.rows[0] == ("1", "[Ann Lee]PER in [Rome]LOC*", "[Ann Lee]PER in [Rome]PER*")
     assert wrong.rows[1] == ("3", "[Bo]PER* left", "Bo [left]PER*")
     assert len(wrong.rows) == 2
-    *_, none = blocks(BIO, examples, GOLD)
+    *_, none = sections(BIO, examples, GOLD)
     assert (none.name, none.content.rows) == ("Sentences with most errors", ())
 
 

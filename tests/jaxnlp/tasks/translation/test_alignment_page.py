@@ -1,7 +1,7 @@
 import re
 import xml.etree.ElementTree
 
-from jaxnlp.pages.blocks import HeatMap
+from jaxnlp.pages.content import HeatMap
 from jaxnlp.tasks.translation.alignment_page import render_page
 
 

@@ -328,8 +328,8 @@ def test_the_report_has_the_translations_the_bleu_by_length_and_the_attention(ru
     for shortest, longest in lengths.reshape(5, 2):
         assert f'<td>{shortest} to {longest}</td><td class="number">2</td>' in text
 
-    blocks = [json.loads(line) for line in (run / "blocks.jsonl").read_text().splitlines()]
-    maps = [block["content"] for block in blocks if block["name"] == "Attention" and block["step"] == STEPS]
+    sections = [json.loads(line) for line in (run / "sections.jsonl").read_text().splitlines()]
+    maps = [section["content"] for section in sections if section["name"] == "Attention" and section["step"] == STEPS]
     translator = Translator.of(trained.model)
     for example, found in zip((examples[0], examples[-1]), maps, strict=True):
         read = trained.processor.encode_source(example.source)

@@ -1,4 +1,4 @@
-"""Blocks of a report page: plain data that `train.report` draws. It escapes every text."""
+"""Sections of a report page: plain data that `train.report` draws. It escapes every text."""
 
 import base64
 import binascii
@@ -11,7 +11,7 @@ _PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-    """The base of all kinds of blocks.
+    """The base of all kinds of sections.
 
     Raises: ValueError, from each kind, when a field does not fit the others; the message names the field.
     """

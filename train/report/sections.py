@@ -1,4 +1,4 @@
-"""The blocks of a task on the report page: their lines in blocks.jsonl, and a drawing function for each kind."""
+"""The sections of a task on the report page: their lines in sections.jsonl, and a drawing function for each kind."""
 
 import dataclasses
 import functools
@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jaxnlp.pages.blocks import Content, HeatMap, Lines, MarkedText, Picture, Table
+from jaxnlp.pages.content import Content, HeatMap, Lines, MarkedText, Picture, Table
 from jaxnlp.saving.serialization import class_name, from_json
 from train.report import plots
 from train.report.formats import is_finite, is_number, number, text
 
 MAX_STEPS = 40
-"""Maximum number of steps that are shown of a block that keeps all steps."""
+"""Maximum number of steps that are shown of a section that keeps all steps."""
 MAX_ROWS = 200
 """Maximum number of rows of a table that are shown."""
 LONG = 30
@@ -23,8 +23,8 @@ LONG = 30
 
 
 @dataclasses.dataclass(frozen=True)
-class LoggedBlock:
-    """A block and its step: one line of blocks.jsonl."""
+class LoggedSection:
+    """A section and its step: one line of sections.jsonl."""
 
     step: int
     name: str
@@ -32,17 +32,17 @@ class LoggedBlock:
     content: Content
 
 
-def block_to_json(block: LoggedBlock) -> dict[str, Any]:
-    """A block as a line of blocks.jsonl; arrays and numbers of NumPy and JAX become plain lists and numbers.
+def section_to_json(section: LoggedSection) -> dict[str, Any]:
+    """A section as a line of sections.jsonl; arrays and numbers of NumPy and JAX become plain lists and numbers.
 
     Raises:
-      ValueError: when the block could not be drawn; the message names the block and the field.
+      ValueError: when the section could not be drawn; the message names the section and the field.
     """
     try:
-        row = json.loads(json.dumps(block, default=_plain))
-        block_from_json(row)
+        row = json.loads(json.dumps(section, default=_plain))
+        section_from_json(row)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"block {block.name!r}: {error}") from error
+        raise ValueError(f"section {section.name!r}: {error}") from error
     return row
 
 
@@ -54,59 +54,59 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be saved as JSON")
 
 
-def block_from_json(row: Mapping[str, Any]) -> LoggedBlock:
-    """The block of one line of blocks.jsonl.
+def section_from_json(row: Mapping[str, Any]) -> LoggedSection:
+    """The section of one line of sections.jsonl.
 
     Raises:
       ValueError: when the kind is unknown or a field is missing, unknown or malformed; the message names the field.
     """
-    block: LoggedBlock = from_json(row, LoggedBlock, where="block")
-    if type(block.content) not in render_content.registry:
-        raise ValueError(f"the report cannot draw a {type(block.content).__name__}")
-    return block
+    section: LoggedSection = from_json(row, LoggedSection, where="section")
+    if type(section.content) not in render_content.registry:
+        raise ValueError(f"the report cannot draw a {type(section.content).__name__}")
+    return section
 
 
-def render_blocks(blocks: Sequence[LoggedBlock]) -> str:
-    """A section for each name: the block of its newest step, or the blocks of all steps, the newest first and open."""
-    by_name: dict[str, list[LoggedBlock]] = {}
-    for block in blocks:
-        by_name.setdefault(block.name, []).append(block)
-    return "".join(_section(name, same, f"block-{index}") for index, (name, same) in enumerate(by_name.items()))
+def render_sections(sections: Sequence[LoggedSection]) -> str:
+    """A section for each name: that of its newest step, or those of all steps, the newest first and open."""
+    by_name: dict[str, list[LoggedSection]] = {}
+    for section in sections:
+        by_name.setdefault(section.name, []).append(section)
+    return "".join(_section(name, same, f"section-{index}") for index, (name, same) in enumerate(by_name.items()))
 
 
-def _section(name: str, blocks: Sequence[LoggedBlock], prefix: str) -> str:
-    steps = sorted({block.step for block in blocks}, reverse=True)
+def _section(name: str, sections: Sequence[LoggedSection], prefix: str) -> str:
+    steps = sorted({section.step for section in sections}, reverse=True)
 
     def drawn(step: int) -> str:
         return "".join(
-            render_content(block.content, f"{prefix}-{step}-{index}", name)
-            for index, block in enumerate(blocks)
-            if block.step == step
+            render_content(section.content, f"{prefix}-{step}-{index}", name)
+            for index, section in enumerate(sections)
+            if section.step == step
         )
 
-    if blocks[-1].keep == "latest":
+    if sections[-1].keep == "latest":
         head = f"<h2>{text(name)} <small>step {steps[0]:,}</small></h2>"
-        return f'<section class="block">{head}{drawn(steps[0])}</section>'
+        return f'<section class="section">{head}{drawn(steps[0])}</section>'
     shown = steps[:: math.ceil(len(steps) / MAX_STEPS)]
     folds = "".join(
         f"<details{' open' * (step == shown[0])}><summary>Step {step:,}</summary>{drawn(step)}</details>"
         for step in shown
     )
-    note = f"<p>{len(shown)} of {len(steps)} steps; all are in blocks.jsonl.</p>" if len(shown) < len(steps) else ""
-    return f'<section class="block"><h2>{text(name)}</h2>{note}<div class="card steps">{folds}</div></section>'
+    note = f"<p>{len(shown)} of {len(steps)} steps; all are in sections.jsonl.</p>" if len(shown) < len(steps) else ""
+    return f'<section class="section"><h2>{text(name)}</h2>{note}<div class="card steps">{folds}</div></section>'
 
 
 @functools.singledispatch
 def render_content(content: Content, prefix: str, name: str) -> str:
-    """A block's content as HTML.
+    """A section's content as HTML.
 
     Args:
       content: content of any kind.
       prefix: prefix of ids, unique on the page.
-      name: name of the block.
+      name: name of the section.
     """
     raise TypeError(
-        f"a block of the report cannot be a {type(content).__name__}; give one of the kinds in jaxnlp.pages.blocks"
+        f"a section of the report cannot be a {type(content).__name__}; give one of the kinds in jaxnlp.pages.content"
     )
 
 
@@ -142,7 +142,7 @@ def render_table(table: Table, links: Sequence[str | None] = ()) -> str:
     )
     drawn = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     if len(shown) < len(table.rows):
-        drawn += f"<p>The first {len(shown):,} of {len(table.rows):,} rows; all are in blocks.jsonl.</p>"
+        drawn += f"<p>The first {len(shown):,} of {len(table.rows):,} rows; all are in sections.jsonl.</p>"
     if table.folded:
         rows = "1 row" if len(table.rows) == 1 else f"{len(table.rows):,} rows"
         drawn = f"<details><summary>{rows}</summary>{drawn}</details>"

@@ -9,8 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.pages.blocks import Content, HeatMap, Line, Lines, MarkedText, Picture, Table
-from train.report.blocks import MAX_ROWS, LoggedBlock, block_from_json, block_to_json, render_blocks, render_table
+from jaxnlp.pages.content import Content, HeatMap, Line, Lines, MarkedText, Picture, Table
+from train.report.sections import (
+    MAX_ROWS,
+    LoggedSection,
+    render_sections,
+    render_table,
+    section_from_json,
+    section_to_json,
+)
 
 HOSTILE = "<script>alert('&\"')</script>"
 PNG = base64.b64encode(
@@ -21,30 +28,30 @@ LINES = Lines((Line("one", (1.0, 2.0), (3.0, 4.0)),), "position", "Perplexity")
 HEAT = HeatMap(("R", "o"), ("A", "d", "a"), ((0.1, 0.4, 0.0), (0.0, 0.0, 0.0)))
 MARKED = MarkedText(((("The ", True), ("cat", False)),))
 PICTURE = Picture(PNG, "filters")
-LINE = {"type": "jaxnlp.pages.blocks:Line", "name": "a", "x": [1, 2], "y": [1, 2]}
+LINE = {"type": "jaxnlp.pages.content:Line", "name": "a", "x": [1, 2], "y": [1, 2]}
 ALL_KINDS = [TABLE, LINES, HEAT, MARKED, PICTURE]
 
 
-def rendered(content, name="block", keep="latest", step=5):
-    return render_blocks([LoggedBlock(step, name, keep, content)])
+def rendered(content, name="section", keep="latest", step=5):
+    return render_sections([LoggedSection(step, name, keep, content)])
 
 
 def line_of(content, **changes):
-    """A line of blocks.jsonl, as JSON reads it back, with fields of the content replaced."""
-    row = json.loads(json.dumps(block_to_json(LoggedBlock(5, "block", "latest", content))))
+    """A line of sections.jsonl, as JSON reads it back, with fields of the content replaced."""
+    row = json.loads(json.dumps(section_to_json(LoggedSection(5, "section", "latest", content))))
     return row | {"content": row["content"] | changes}
 
 
 @pytest.mark.parametrize("content", ALL_KINDS, ids=lambda content: type(content).__name__)
-def test_a_block_of_each_kind_is_read_back_equal(content):
-    assert block_from_json(line_of(content)) == LoggedBlock(5, "block", "latest", content)
+def test_a_section_of_each_kind_is_read_back_equal(content):
+    assert section_from_json(line_of(content)) == LoggedSection(5, "section", "latest", content)
 
 
 def test_numbers_of_numpy_and_jax_are_saved_as_plain_ones():
     table = Table(("a", "b", "c"), ((np.float32(0.5), np.int64(3), jnp.float32(2.0)),))
-    assert block_to_json(LoggedBlock(1, "t", "latest", table))["content"]["rows"] == [[0.5, 3, 2.0]]
+    assert section_to_json(LoggedSection(1, "t", "latest", table))["content"]["rows"] == [[0.5, 3, 2.0]]
     heat = HeatMap(("r",), ("c", "d"), np.array([[0.25, 0.5]]))
-    assert block_to_json(LoggedBlock(1, "h", "latest", heat))["content"]["weights"] == [[0.25, 0.5]]
+    assert section_to_json(LoggedSection(1, "h", "latest", heat))["content"]["weights"] == [[0.25, 0.5]]
 
 
 def test_values_that_are_not_finite_or_beyond_floats_can_be_saved_and_drawn():
@@ -54,7 +61,7 @@ def test_values_that_are_not_finite_or_beyond_floats_can_be_saved_and_drawn():
         Lines((Line("l", (1.0, 2.0), (math.nan, -math.inf)),), "x", "y"),
         HeatMap(("r", "s"), ("c", "d"), ((math.nan, 0.5), (math.inf, -1.0))),
     ):
-        assert "block" in rendered(block_from_json(line_of(content)).content)
+        assert "section" in rendered(section_from_json(line_of(content)).content)
 
 
 @pytest.mark.parametrize(
@@ -83,16 +90,16 @@ def test_values_that_are_not_finite_or_beyond_floats_can_be_saved_and_drawn():
 )
 def test_a_malformed_field_is_named(content, changes, message):
     with pytest.raises(ValueError, match=message):
-        block_from_json(line_of(content, **changes))
+        section_from_json(line_of(content, **changes))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"content": {"type": "jaxnlp.pages.blocks:Video"}}, r"'jaxnlp\.pages\.blocks:Video' does not exist"),
-        ({"content": {"type": "jaxnlp.pages.blocks:Content"}}, r"cannot draw a Content"),
-        ({"content": {"type": "train.report.blocks:LoggedBlock"}}, r"expected a Content, got a LoggedBlock"),
-        ({"content": {"type": ["Table"]}}, r"block\.content: type \['Table'\] is not in a trusted package"),
+        ({"content": {"type": "jaxnlp.pages.content:Video"}}, r"'jaxnlp\.pages\.content:Video' does not exist"),
+        ({"content": {"type": "jaxnlp.pages.content:Content"}}, r"cannot draw a Content"),
+        ({"content": {"type": "train.report.sections:LoggedSection"}}, r"expected a Content, got a LoggedSection"),
+        ({"content": {"type": ["Table"]}}, r"section\.content: type \['Table'\] is not in a trusted package"),
         ({"step": "5"}, r"step: expected int, got '5'"),
         ({"name": 5}, r"name: expected str, got 5"),
         ({"keep": "some"}, r"keep: expected one of latest, all, got 'some'"),
@@ -101,23 +108,23 @@ def test_a_malformed_field_is_named(content, changes, message):
 )
 def test_a_malformed_line_is_named(changes, message):
     with pytest.raises(ValueError, match=message):
-        block_from_json(line_of(TABLE) | changes)
-    with pytest.raises(ValueError, match=r"block: .*'content'"):
-        block_from_json({name: field for name, field in line_of(TABLE).items() if name != "content"})
+        section_from_json(line_of(TABLE) | changes)
+    with pytest.raises(ValueError, match=r"section: .*'content'"):
+        section_from_json({name: field for name, field in line_of(TABLE).items() if name != "content"})
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a text", r"block 'b': block\.content: expected an object .*, got 'a text'"),
-        (Table, r"block 'b': type cannot be saved as JSON"),
-        (Table(("a",), ((object(),),)), r"block 'b': object cannot be saved as JSON"),
-        (Content(), r"block 'b': the report cannot draw a Content"),
+        ("a text", r"section 'b': section\.content: expected an object .*, got 'a text'"),
+        (Table, r"section 'b': type cannot be saved as JSON"),
+        (Table(("a",), ((object(),),)), r"section 'b': object cannot be saved as JSON"),
+        (Content(), r"section 'b': the report cannot draw a Content"),
     ],
 )
-def test_a_block_that_cannot_be_drawn_is_refused_before_it_is_saved(content, message):
+def test_a_section_that_cannot_be_drawn_is_refused_before_it_is_saved(content, message):
     with pytest.raises(ValueError, match=message):
-        block_to_json(LoggedBlock(1, "b", "latest", content))
+        section_to_json(LoggedSection(1, "b", "latest", content))
 
 
 KNOWN_TAGS = """section h2 small div details summary p table caption thead tbody tr th td span pre b figure img
@@ -139,7 +146,7 @@ class Elements(HTMLParser):
         self.attributes |= {name for name, _ in attributes}
 
 
-HOSTILE_BLOCKS = [
+HOSTILE_SECTIONS = [
     Table((HOSTILE, HOSTILE), ((HOSTILE, HOSTILE), (0.5, HOSTILE)), ("good", "bad"), (1,), HOSTILE, True),
     Lines((Line(HOSTILE, (1.0, 2.0), (3.0, 4.0)),), HOSTILE, HOSTILE, HOSTILE),
     HeatMap((HOSTILE,), (HOSTILE, HOSTILE), ((0.5, 1.0),), HOSTILE, HOSTILE),
@@ -149,7 +156,7 @@ HOSTILE_BLOCKS = [
 
 
 @pytest.mark.parametrize("keep", ["latest", "all"])
-@pytest.mark.parametrize("content", HOSTILE_BLOCKS, ids=lambda content: type(content).__name__)
+@pytest.mark.parametrize("content", HOSTILE_SECTIONS, ids=lambda content: type(content).__name__)
 def test_every_text_of_every_kind_is_escaped(content, keep):
     page = rendered(content, HOSTILE, keep)
     assert "<script" not in page
@@ -157,7 +164,7 @@ def test_every_text_of_every_kind_is_escaped(content, keep):
     assert found.tags <= set(KNOWN_TAGS.split())
     assert found.attributes <= set(KNOWN_ATTRIBUTES.split())
     texts = sum(str(value).count("<script") for value in dataclasses.asdict(content).values())
-    assert page.count("&lt;script&gt;") >= texts + 1  # and the name of the block
+    assert page.count("&lt;script&gt;") >= texts + 1  # and the name of the section
 
 
 def test_a_picture_of_other_bytes_cannot_reach_the_page():
@@ -165,17 +172,17 @@ def test_a_picture_of_other_bytes_cannot_reach_the_page():
         rendered(Picture('" onerror="alert(1)', "a"))
 
 
-def test_only_the_newest_step_of_a_name_is_shown_with_all_its_blocks():
-    blocks = [
-        LoggedBlock(step, name, "latest", MarkedText((((f"{name} {step} {n}", False),),)))
+def test_only_the_newest_step_of_a_name_is_shown_with_all_its_sections():
+    sections = [
+        LoggedSection(step, name, "latest", MarkedText((((f"{name} {step} {n}", False),),)))
         for step in (1, 2)
         for name in ("one", "two")
         for n in (1, 2)
     ]
-    page = render_blocks(
+    page = render_sections(
         [
-            *blocks,
-            LoggedBlock(
+            *sections,
+            LoggedSection(
                 3,
                 "one",
                 "latest",
@@ -189,20 +196,20 @@ def test_only_the_newest_step_of_a_name_is_shown_with_all_its_blocks():
     assert re.findall(r"<h2>(\w+) <small>step (\d+)</small></h2>", page) == [("one", "2"), ("two", "2")]
 
 
-def test_blocks_kept_over_all_steps_are_newest_first_and_only_the_newest_is_open():
-    blocks = [
-        LoggedBlock(step, "Samples", "all", MarkedText((((f"{step}", False),),))) for step in (50, 1000, 2000, 2000)
+def test_sections_kept_over_all_steps_are_newest_first_and_only_the_newest_is_open():
+    sections = [
+        LoggedSection(step, "Samples", "all", MarkedText((((f"{step}", False),),))) for step in (50, 1000, 2000, 2000)
     ]
-    folds = re.findall(r"<details( open)?><summary>Step ([\d,]+)</summary>(.*?)</details>", render_blocks(blocks))
+    folds = re.findall(r"<details( open)?><summary>Step ([\d,]+)</summary>(.*?)</details>", render_sections(sections))
     assert [(bool(is_open), step) for is_open, step, _ in folds] == [(True, "2,000"), (False, "1,000"), (False, "50")]
     assert [body.count("<pre>") for _, _, body in folds] == [2, 1, 1]
 
 
 def test_of_very_many_steps_an_even_choice_is_shown_and_the_page_says_so():
-    blocks = [
-        LoggedBlock(step, "Samples", "all", MarkedText((((f"sample {step}.", False),),))) for step in range(1, 101)
+    sections = [
+        LoggedSection(step, "Samples", "all", MarkedText((((f"sample {step}.", False),),))) for step in range(1, 101)
     ]
-    page = render_blocks(blocks)
+    page = render_sections(sections)
     assert "sample 100." in page
     assert "34 of 100 steps" in page
     assert page.count("<details") == 34
@@ -261,8 +268,8 @@ def test_a_picture_is_part_of_the_page():
 
 
 def test_lines_are_drawn_with_a_label_and_ids_of_their_own():
-    blocks = [LoggedBlock(1, name, "latest", LINES) for name in ("one", "two")]
-    page = render_blocks(blocks)
+    sections = [LoggedSection(1, name, "latest", LINES) for name in ("one", "two")]
+    page = render_sections(sections)
     assert re.findall(r'aria-label="(.*?)"', page) == [f"{name}: Perplexity by position" for name in ("one", "two")]
     ids = re.findall(r'\bid="(.*?)"', page)
     assert len(ids) > 10
@@ -282,5 +289,5 @@ def test_only_long_texts_have_a_column_of_a_minimum_width_and_a_share_of_0_has_n
 
 
 def test_content_of_another_kind_is_refused():
-    with pytest.raises(TypeError, match="a block of the report cannot be a Content; give one of the kinds in"):
+    with pytest.raises(TypeError, match="a section of the report cannot be a Content; give one of the kinds in"):
         rendered(Content())
