@@ -48,7 +48,8 @@ def train_subwords(
     room = size - len(SPECIAL) - extra - (256 if byte_fallback else 0)
     if room < 1:
         raise ValueError(
-            f"a vocabulary of {size} has no room for tokens, since {size - room} are special, byte or extra symbols"
+            f"a vocabulary of {size} has no room for tokens, since {size - room} are special, byte or extra symbols; "
+            f"choose at least {size - room + 1}"
         )
     composed = (unicodedata.normalize("NFC", text) for text in texts if text)
     spaced = [blanks_swapped(text if kind == "characters" else f" {text}") for text in composed]
