@@ -4,14 +4,13 @@ Source: CS224N assignment 5. Allen-Zhu and Li 2023 (Physics of Language Models, 
 """
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from data import Corpus, DataConfig, DataError, Split, require_processor
-from data.pipelines.corruption import recalled_facts, salient_spans, span_corruption, split_title
+from data.pipelines.corruption import answer_spans, recalled_facts, salient_spans, span_corruption, split_title
 from data.pipelines.endless import Examples, iterable, shuffled
 from data.questions import CharacterText, Questions, question_split
 from data.readers.birth_places import FOLDER, NamesCorpus, NamesSource, read_names
@@ -47,21 +46,6 @@ class _NamesConfig(Questions):
                 f"{earlier.held_out}; set --data.held-out to {earlier.held_out} or less"
             )
 
-    def training_questions(self, names: NamesCorpus) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
-        """The training questions and the held-out questions; the choice does not depend on the seed.
-
-        A question that is held out, or is in the dev or test file, is removed from training.
-
-        Raises: DataError when no training question is left.
-        """
-        order = np.random.default_rng(0).permutation(len(names.train))
-        held_out = tuple(names.train[index] for index in np.sort(order[: self.held_out]))
-        never = {question.text for questions in (held_out, names.dev, names.test) for question in questions}
-        kept = tuple(question for question in names.train if question.text not in never)
-        if not kept:
-            raise DataError(f"--data.held-out {self.held_out} leaves none of the {len(names.train)} training questions")
-        return kept, held_out
-
     def vocabulary_of(self, names: NamesCorpus, processor: Any) -> CharacterVocabulary:
         """The processor as a vocabulary, or the vocabulary of the documents and questions."""
         return names.vocabulary if processor is None else require_processor(processor, CharacterVocabulary)
@@ -88,7 +72,7 @@ class _NamesConfig(Questions):
           description: one line for the user.
           validation: the examples of the split validation; () = the held-out questions.
         """
-        kept, held_out = self.training_questions(names)
+        kept, held_out = names.training_questions(self.held_out)
         questions = {"train": kept, "validation": held_out or names.dev, "dev": names.dev, "test": names.test}
         texts = {name: [self.readable_text(one, vocabulary) for one in of] for name, of in questions.items()}
         lengths = [text.positions for of_split in (known or (), validation, *texts.values()) for text in of_split]
@@ -120,7 +104,7 @@ class NamesQuestions(_NamesConfig):
         """Reads the questions; without a processor, the vocabulary is that of pretraining on the documents."""
         names = read_names(self.source, self.path)
         vocabulary = self.vocabulary_of(names, processor)
-        kept, held_out = self.training_questions(names)
+        kept, held_out = names.training_questions(self.held_out)
         texts = [self.readable_text(question, vocabulary) for question in kept]
         asked = {name: [(one.text,) for one in of] for name, of in {"held-out": held_out, "dev": names.dev}.items()}
         notes = repeated_notes("questions", [(question.text,) for question in kept], asked)
@@ -174,7 +158,7 @@ class NamesPretraining(_NamesConfig):
         """
         names = read_names(self.source, self.path)
         vocabulary = self.vocabulary_of(names, processor)
-        kept, _ = self.training_questions(names)
+        kept, _ = names.training_questions(self.held_out)
         draw = _PretrainingText(self, names.documents, kept)
         order = range(len(names.documents))
         corrupted = [draw(index, np.random.default_rng((0, index))) for index in order]
@@ -201,11 +185,9 @@ class _PretrainingText:
         self._documents = documents
         self._questions = questions
         if config.corruption == "facts":
-            places = sorted({str(question.answer) for question in questions}, key=len, reverse=True)
-            place = re.compile(rf"\b(?:{'|'.join(map(re.escape, places))})\b")
             self._divided = [split_title(document) for document in documents]
             self._spans = [salient_spans(text, title) for title, text in self._divided]
-            self._places = [[match.span() for match in place.finditer(text)] for _, text in self._divided]
+            self._places = answer_spans([text for _, text in self._divided], [str(one.answer) for one in questions])
 
     def __call__(self, index: int, rng: np.random.Generator) -> CharacterText:
         config = self._config

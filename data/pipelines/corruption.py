@@ -6,6 +6,7 @@ names and numbers.
 
 import bisect
 import re
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -51,6 +52,12 @@ def salient_spans(text: str, title: str = "") -> list[tuple[int, int]]:
         else:
             spans.append((start, end))
     return spans
+
+
+def answer_spans(texts: Sequence[str], answers: Iterable[str]) -> list[list[tuple[int, int]]]:
+    """For each text, start and end of each answer in it; where answers overlap, of the longest."""
+    answer = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(set(answers), key=len, reverse=True)))})\b")
+    return [[match.span() for match in answer.finditer(text)] for text in texts]
 
 
 def recalled_facts(

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from data import DataError, refuse_path
 from data.download import locate_folder
 from data.invented_people import invent
@@ -123,6 +125,21 @@ class NamesCorpus:
         questions = (*self.train, *self.dev, *self.test)
         lines = [*self.documents, *(f"{question.text}{question.answer or ''}" for question in questions)]
         return CharacterVocabulary.of("\n".join(lines), special=PAD + MASK)
+
+    def training_questions(self, held_out: int) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
+        """The training questions, and those of them that are held out; the choice does not depend on a seed.
+
+        A question that is held out, or is in the dev or test file, is removed from training.
+
+        Raises: DataError when no training question is left.
+        """
+        order = np.random.default_rng(0).permutation(len(self.train))
+        held = tuple(self.train[index] for index in np.sort(order[:held_out]))
+        never = {question.text for questions in (held, self.dev, self.test) for question in questions}
+        kept = tuple(question for question in self.train if question.text not in never)
+        if not kept:
+            raise DataError(f"--data.held-out {held_out} leaves none of the {len(self.train)} training questions")
+        return kept, held
 
     @property
     def fingerprint(self) -> str:
