@@ -134,7 +134,7 @@ def _split_already(fields: dict[str, Any], words_name: str, where: str) -> Words
             raise DataError(f"{where}: expected {name} without tabs and line breaks, got {broken[0]!r}")
     if labels is not None and len(labels) != len(words):
         raise DataError(f"{where}: expected a label for each of {len(words)} words, got {len(labels)} labels")
-    return tuple(words), None if labels is None else tuple(labels)
+    return tuple(map(str.strip, words)), None if labels is None else tuple(map(str.strip, labels))
 
 
 def _text_key(values: Iterable[Any]) -> str | None:

@@ -123,6 +123,7 @@ def _base_of(adapter: Path) -> Path:
 def _downloaded(name: str, *, again: bool) -> Path:
     """The folder of a name on the Hub; again, without a look at the network."""
     from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
 
     fetch = functools.partial(snapshot_download, name, allow_patterns=list(DOWNLOADED))
     if again:
@@ -130,6 +131,8 @@ def _downloaded(name: str, *, again: bool) -> Path:
     # The errors of the Hub and of the network libraries have no common base.
     try:
         return Path(fetch())
+    except HFValidationError as error:
+        raise PretrainedError(f"there is no folder {name}, which is no name on the Hugging Face Hub either") from error
     except Exception as error:
         try:
             return Path(fetch(local_files_only=True))

@@ -41,8 +41,10 @@ def inference_params(model: nn.Module, params: Params, weights: Weights = "float
     if weights not in get_args(Weights):
         raise ValueError(f"weights must be one of {', '.join(get_args(Weights))}, got {weights!r}")
     config: ModelConfig = model.config
-    # On the host, since a program that only copies takes longer to compile than the copies take.
-    flat = flatten_dict(unstacked(jax.device_get(params)))
+    # On the host, since a program that only copies takes longer to compile than the copies take. No array may stay
+    # bound to its device: the results of a program would be bound, and the next program compiled again for them.
+    params = jax.device_get(params)
+    flat = flatten_dict(unstacked(params))
     kernels = [path for path in flat if _is_of_a_block(config, path)]
     generates = hasattr(model, "decoding_params")
     if weights != "float32" and (not kernels or (weights == "int8" and not generates)):

@@ -51,8 +51,8 @@ class TreeSentence:
 
     @property
     def where(self) -> str:
-        """The file, the line and the sentence, for messages."""
-        return f"{f'{self.file}, ' if self.file else ''}line {self.line}, sentence {self.name}"
+        """The sentence, with its file and line if it has a file, for messages."""
+        return f"{self.file}, line {self.line}, sentence {self.name}" if self.file else f"sentence {self.name}"
 
     @property
     def feats(self) -> tuple[str, ...]:
@@ -188,7 +188,8 @@ def _sentence(lines: list[str], first: int, number: int, file: str, *, trees: bo
             name = value.strip() if key.strip() == "sent_id" else name
             continue
         where = f"{file}, line {line_number}, sentence {name}"
-        fields = line.split("\t")
+        identifier, *rest = line.split("\t")
+        fields = [identifier, *map(str.strip, rest)]
         if len(fields) != len(COLUMNS):
             raise DataError(
                 f"{where}: expected CoNLL-U, 10 columns with tabs between them, got {len(fields)}{_hint(line, fields)}"
@@ -197,7 +198,7 @@ def _sentence(lines: list[str], first: int, number: int, file: str, *, trees: bo
             if fields[ID] != str(len(words) + 1):
                 ends = "; an empty line ends a sentence" * (fields[ID] == "1")
                 raise DataError(f"{where}: expected the ID {len(words) + 1}, got {fields[ID]!r}{ends}")
-            if not fields[FORM].strip():
+            if not fields[FORM]:
                 raise DataError(f"{where}: the word has no FORM; write _ for an unknown one")
             words.append(fields)
             line_numbers.append(line_number)
@@ -210,7 +211,7 @@ def _sentence(lines: list[str], first: int, number: int, file: str, *, trees: bo
     if trees:
         heads, relations = _tree(words, [f"{file}, line {line}, sentence {name}" for line in line_numbers])
     forms, upos, xpos = (tuple(fields[column] for fields in words) for column in (FORM, UPOS, XPOS))
-    upos, xpos = (tuple(tag if tag.strip() else UNSPECIFIED for tag in tags) for tags in (upos, xpos))
+    upos, xpos = (tuple(tag or UNSPECIFIED for tag in tags) for tags in (upos, xpos))
     return TreeSentence(name, forms, upos, xpos, heads, relations, tuple(lines), first, file)
 
 

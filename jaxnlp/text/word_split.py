@@ -59,15 +59,15 @@ def split_words(text: str, unit: Unit = "words") -> list[PlacedWord]:
 
 
 def placed_words(sentence: str | Sequence[str], unit: Unit = "words") -> list[PlacedWord]:
-    """The words of a text, as `split_words` finds them; or the words of a list, with their indices as positions.
-    Blank words of a list are left out.
+    """The words of a text, as `split_words` finds them; or the words of a list, without white space around them, with
+    their indices as positions. Blank words of a list are left out.
 
-    >>> placed_words(["New York", "sleeps"])[1]
+    >>> placed_words(["New York", "sleeps "])[1]
     PlacedWord(word='sleeps', start=1, stop=2)
     """
     if isinstance(sentence, str):
         return split_words(sentence, unit)
-    return [PlacedWord(word, index, index + 1) for index, word in enumerate(sentence) if word.strip()]
+    return [PlacedWord(word.strip(), index, index + 1) for index, word in enumerate(sentence) if word.strip()]
 
 
 @functools.cache

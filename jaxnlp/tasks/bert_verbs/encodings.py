@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.inference.arguments import one_or_many
-from jaxnlp.inference.batches import in_batches, packed_rows, padded_length, text_shapes, warm_up
+from jaxnlp.inference.batches import Shape, in_batches, packed_rows, padded_length, text_shapes, warm_up
 from jaxnlp.inference.exportable import Axes, Exportable
 from jaxnlp.input_files.notes import warn_of_truncated
 from jaxnlp.models.bert import Bert, BertModelConfig
@@ -91,7 +91,7 @@ def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | No
     rows = [(tokenized.tokens[index],) for index in rest]
     found = in_batches(  # texts of similar length share a batch, so the other texts change a value only by rounding
         [lengths[index] for index in rest],
-        text_shapes(limit),
+        _shapes(trained, packed is not None),
         lambda indices, shape: compute(*padded_texts([rows[index] for index in indices], *shape)),
     )
     if rest:
@@ -124,12 +124,16 @@ def embed(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = N
 
 def warm_up_embed(trained: Trained, *, pooling: Pooling | None = None) -> None:
     """Compiles the programs of `embed` ahead."""
-    padding, compute = [(np.zeros(0, np.int32),)], _computed(trained, pooling)
-    warm_up(text_shapes(max_length_of(trained)), lambda _, shape: compute(*padded_texts(padding, *shape)))
-    packed = _packed(trained, pooling)
+    padding, compute, packed = [(np.zeros(0, np.int32),)], _computed(trained, pooling), _packed(trained, pooling)
+    warm_up(_shapes(trained, packed is not None), lambda _, shape: compute(*padded_texts(padding, *shape)))
     if packed is not None:
         for length in _packed_lengths(trained):
             packed([np.zeros(length, np.int32)])
+
+
+def _shapes(trained: Trained, packs: bool) -> list[Shape]:
+    """The shapes of batches of texts. Args: packs: whether texts share a row, so that few are left for these."""
+    return [shape for shape in text_shapes(max_length_of(trained)) if shape.rows == 1 or not packs]
 
 
 def _computed(trained: Trained, pooling: Pooling | None) -> Callable[[np.ndarray, np.ndarray], jax.Array]:

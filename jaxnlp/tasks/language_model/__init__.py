@@ -36,7 +36,7 @@ from jaxnlp.tasks.language_model.evaluators import (
 from jaxnlp.tasks.language_model.export_command import ExportDecoder
 from jaxnlp.tasks.language_model.prompts import check_prompt
 from jaxnlp.tasks.language_model.text_scores import Perplexity as PerplexityOfTexts
-from jaxnlp.tasks.language_model.text_scores import perplexity
+from jaxnlp.tasks.language_model.text_scores import perplexity, warm_up_perplexity
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 _SAMPLE = 0x5A3
@@ -154,7 +154,7 @@ class LanguageModel(Task):
         )
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
-        return {"generate": warm_up}
+        return {"generate": warm_up, "perplexity": warm_up_perplexity}
 
     def exports(self, trained: Trained) -> Mapping[str, Exportable]:
         return read_and_step(decoder_of(trained.model))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from jaxnlp.decoding.generation import bucket_length
+from jaxnlp.decoding.generation import bucket_length, prompt_buckets
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import TextColumns, chunks, position_of, rows_of
@@ -104,6 +104,15 @@ def _losses_of(model: Any) -> Callable[[Params, Any, Any], Array]:
         return -jnp.take_along_axis(scores, targets[..., None], axis=-1)[..., 0]
 
     return jit(losses)
+
+
+def warm_up_perplexity(trained: Trained) -> None:
+    """Compiles the programs of `perplexity` ahead, for texts of up to 1,024 tokens."""
+    model: Any = trained.model
+    for length in prompt_buckets(model.config.max_length):
+        if length <= LONGEST:
+            tokens = np.zeros((1, length), np.int32)
+            jax.block_until_ready(_losses_of(model)(trained.inference_params, tokens, tokens))
 
 
 @one_or_many

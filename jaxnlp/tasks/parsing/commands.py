@@ -109,7 +109,7 @@ class Parse(Command):
                     if isinstance(tree, str):
                         skipped.append(tree)
                         lines.append(written([sentence.without_tree()]))
-                    elif sentence.words:
+                    elif sentence.words or self.conllu is not None:  # also what has only comments
                         lines.append(written([sentence.with_tree(*tree, upos=() if tagger is None else sentence.upos)]))
                     if not isinstance(tree, str) and sentence.words and len(drawn) < MOST_DRAWN:
                         tags = tags_of(sentence, "upos") if any(tag != "_" for tag in sentence.upos) else ()

@@ -204,7 +204,8 @@ def entities_of(
     for first, after, kind in processor.spans(labelled.labels):
         start, stop = words[first].start, words[after - 1].stop
         confidence = min(labelled.confidence[first:after])
-        inside = text[start:stop] if isinstance(text, str) else between.join(filter(str.strip, text[start:stop]))
+        joined = between.join(word.word for word in words[first:after])
+        inside = text[start:stop] if isinstance(text, str) else joined
         shown = dict(zip(processor.by_part, kind, strict=True)) if processor.parts else kind
         entities.append(Entity(start, stop, shown, confidence, inside))
     return entities

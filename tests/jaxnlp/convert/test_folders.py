@@ -159,6 +159,8 @@ def hub(request):
 def test_a_hub_that_gives_nothing_is_told_and_what_was_fetched_before_is_read(hub, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", hub)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    with pytest.raises(PretrainedError, match=r"^there is no folder my mo/del, which is no name on the Hugging Face"):
+        read_pretrained("my mo/del")
     problem = r"there is no folder other/model, and it could not be fetched from the Hugging Face Hub: \w+: .*[^.]"
     remedy = r"give a folder of weights instead of the name \(in training, --init-from FOLDER\)"
     with pytest.raises(PretrainedError) as caught:

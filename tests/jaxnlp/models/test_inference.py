@@ -53,9 +53,12 @@ def test_rounded_operands_have_rounded_kernels_and_the_model_is_the_same_functio
 
 
 def test_a_model_that_generates_rounds_its_kernels_once_if_it_rounds_operands():
+    """No array is bound to a device: the first step of a search would be compiled without, and the next one with it."""
     model = make_model(matmul_dtype="bfloat16")
-    params = random_params(model)
+    params = jax.device_put(random_params(model), jax.devices()[0])
+    assert all(leaf.committed for leaf in jax.tree.leaves(params))
     found = inference_params(model, params)
+    assert not any(leaf.committed for leaf in jax.tree.leaves(found))
     kernel = params["blocks"]["feed_forward"]["up"]["kernel"][1]
     np.testing.assert_array_equal(found["block_1"]["feed_forward"]["up"][TRANSPOSED], kernel.T.astype(jnp.bfloat16))
     assert found[OUTPUT_ROWS].dtype == jnp.bfloat16

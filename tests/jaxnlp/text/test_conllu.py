@@ -30,7 +30,7 @@ def test_sentences_have_the_words_without_multiword_tokens_and_empty_nodes():
     assert (first.name, second.name) == ("a-1", "2")
     assert (first.line, second.line) == (1, 12)
     assert second.where == "file, line 12, sentence 2"
-    assert sentence_of(["a"]).where == "line 1, sentence 1"
+    assert sentence_of(["a"]).where == "sentence 1"
     assert first.words == ("We", "do", "n't", "see", ".")
     assert first.upos == ("PRON", "AUX", "PART", "VERB", "PUNCT")
     assert first.xpos == ("PRP", "VBP", "RB", "VB", ".")
@@ -40,6 +40,13 @@ def test_sentences_have_the_words_without_multiword_tokens_and_empty_nodes():
 
 def test_what_is_written_is_what_was_read():
     assert written(parse_conllu(PARSED, "file")) == PARSED + "\n"
+
+
+def test_words_and_tags_are_read_without_white_space_around_them():
+    spaced = PARSED.replace("\tdo\t", "\t do \t").replace("\tVERB\t", "\tVERB \t")
+    read = parse_conllu(spaced, "file")
+    assert [(one.words, one.upos) for one in read] == [(one.words, one.upos) for one in parse_conllu(PARSED, "file")]
+    assert written(read) == spaced + "\n"
 
 
 def test_a_sentence_without_its_tree_keeps_all_other_columns_and_lines():

@@ -8,7 +8,7 @@ import torch
 
 import jaxnlp
 from jaxnlp.__main__ import main
-from jaxnlp.tasks.language_model.text_scores import Perplexity, perplexity, score_text
+from jaxnlp.tasks.language_model.text_scores import Perplexity, _losses_of, perplexity, score_text
 from jaxnlp.text import UnknownTokenError
 from tests.decoder_folders import write_folder
 from tests.encoder_folders import TEXTS
@@ -35,6 +35,15 @@ def test_the_perplexity_of_a_text_is_that_of_transformers(tiny):
     expected = [math.exp(losses(model, tokenizer(text)["input_ids"]).mean()) for text in texts]
     np.testing.assert_allclose(run.perplexity(texts), expected, rtol=1e-5)
     np.testing.assert_allclose(run.perplexity(texts[1]), expected[1], rtol=1e-5)
+
+
+def test_after_a_warm_up_no_text_compiles_a_program(tiny):
+    run = tiny[3]
+    run.warm_up("perplexity")
+    program = _losses_of(run.model)
+    compiled = program._cache_size()
+    run.perplexity([" ".join(TEXTS[:1] * count) for count in (1, 3, 9)])
+    assert program._cache_size() == compiled == 3  # 16, 32 and 40 tokens
 
 
 def test_only_the_tokens_after_the_given_text_are_scored(tiny):

@@ -115,7 +115,7 @@ def test_json_has_an_object_a_sentence(run, treebank, capsys):
 
 def test_texts_without_tags_are_refused_by_a_parser_that_reads_them(run, capsys):
     assert jaxnlp_main(["parse", str(run), "The dog sleeps."]) == 2
-    assert "line 1, sentence 1: this parser reads tags (upos), and the words have none" in capsys.readouterr().err
+    assert "error: sentence 1: this parser reads tags (upos), and the words have none" in capsys.readouterr().err
 
 
 def test_a_file_without_tags_is_not_scored_as_if_its_tags_were_unknown(run, tmp_path, capsys):

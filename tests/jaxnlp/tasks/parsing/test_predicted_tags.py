@@ -98,7 +98,7 @@ def test_sentences_without_the_tags_that_a_parser_reads_are_refused(column, know
         one = sentence_of(["a"])
     # A tagger serves only parsers of Universal POS tags.
     first = "--tagger RUN" if column == "upos" else "a parser that was trained with --data.tags upos, together with --"
-    message = rf"line 1, sentence 1: this parser reads tags \({column}\), and the words have none; give {first}"
+    message = rf"sentence 1: this parser reads tags \({column}\), and the words have none; give {first}"
     with pytest.raises(ValueError, match=message):
         require_tags([one], processor)
     some = dataclasses.replace(one, words=("a", "b"), upos=("_", "X"), xpos=("_", "Y"))
