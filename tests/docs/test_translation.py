@@ -66,18 +66,35 @@ def test_seeds_are_what_the_ledger_holds(root, page):
         assert float(deviation) == pytest.approx(np.std(tests, ddof=1), abs=0.011)
 
 
-def test_what_pretraining_brings_is_what_the_ledger_holds(root, page):
-    rows = re.findall(r"^\| `([\w-]+)`.* \| ([\d.]+)% \| ([\d.]+) \| (\d+) \| (\d+) s \|$", page, re.M)
-    assert len(rows) == 2
-    for name, right, loss, steps, seconds in rows:
-        held = json.loads((root / "docs" / "results" / f"{name}.json").read_text(encoding="utf-8"))
-        entries = {entry["metric"]: entry for entry in held}
-        assert float(right) == pytest.approx(100 * entries["exact_match"]["value"], abs=0.051)
-        assert float(loss) == pytest.approx(entries["loss"]["value"], abs=0.00051)
-        assert int(steps) == entries["loss"]["steps"]
-        assert int(seconds) == pytest.approx(entries["loss"]["train_seconds"], abs=0.51)
-    before = json.loads((root / "docs" / "results" / "names_text_to_text.json").read_text())[-1]["begun_with"]
-    assert f"after {before['train_seconds']:.0f} s of pretraining" in page
+def test_birth_places_are_what_the_ledger_holds(root, page):
+    rows = re.findall(r"^\| `(names_[\w-]+)`.* \| ([\d.]+)% \| (\d+) \| ([\d,]+) s \|$", page, re.M)
+    held = {path.stem for path in (root / "docs" / "results").glob("names_text_to_text*.json")}
+    assert {name for name, *_ in rows} == held
+    for name, right, steps, seconds in rows:
+        entries = json.loads((root / "docs" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+        (entry,) = [one for one in entries if one["metric"] == "exact_match" and one["examples"] == 500]
+        assert float(right) == pytest.approx(100 * entry["value"], abs=0.051)
+        assert int(steps) == entry["steps"]
+        assert int(seconds.replace(",", "")) == pytest.approx(entry["train_seconds"], abs=0.51)
+    before = json.loads((root / "docs" / "results" / "names_text_to_text-span-corruption.json").read_text())[-1]
+    assert f"after {before['begun_with']['train_seconds']:.0f} s of span corruption" in page
+
+
+def test_pretraining_on_captions_helps_only_early(root, page):
+    (early, without, late) = map(
+        float,
+        re.search(
+            r"a BLEU of\s+([\d.]+) on validation after 500 steps, not ([\d.]+), but ([\d.]+) after 4,500 steps, as with",
+            page,
+        ).groups(),
+    )
+    found = {}
+    for name in ("multi30k_transformer", "multi30k_transformer-pretrained"):
+        lines = (root / "docs" / "results" / f"{name}.metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        found[name] = {row["step"]: row["bleu"] for row in map(json.loads, lines) if row["split"] == "validation"}
+    plain, pretrained = found.values()
+    assert (early, without) == pytest.approx((pretrained[500], plain[500]), abs=0.051)
+    assert (late, late) == pytest.approx((pretrained[4_500], plain[4_500]), abs=0.051)
 
 
 def test_ablations_are_what_the_sweep_measured(root, page):
