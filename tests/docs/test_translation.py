@@ -84,7 +84,7 @@ def test_pretraining_on_captions_helps_only_early(root, page):
     (early, without, late) = map(
         float,
         re.search(
-            r"a BLEU of\s+([\d.]+) on validation after 500 steps, not ([\d.]+), but ([\d.]+) after 4,500 steps, as with",
+            r"a BLEU of\s+([\d.]+) on validation after 500 steps, not ([\d.]+), but ([\d.]+) after 4,500 steps, as",
             page,
         ).groups(),
     )
