@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from data import Corpus, require_processor
+from data import Corpus, DataConfig, DataError, require_processor
 from data.pipelines.corruption import answer_spans, recalled_facts, salient_spans, split_title
 from data.readers.birth_places import FOLDER, NamesCorpus, NamesSource, read_names
 from data.translation import SentencePairs
-from jaxnlp.config import Count, Fraction, Natural, UserPath
+from jaxnlp.config import Count, Fraction, Natural, TokenCount, UserPath
 from jaxnlp.text.characters import MASK
 from jaxnlp.text.questions import Question
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
@@ -24,8 +24,10 @@ class NamesTextToText(SentencePairs):
     """Facts of the documents and training questions: `Ann Lee. She was born in` and `Paris`, `Where was Ann Lee born?`
     and `Paris`. The splits validation, dev and test have questions."""
 
-    vocabulary_size: int = 4_000
+    vocabulary_size: TokenCount = 4_000
+    """Maximum number of tokens in the vocabulary; with BPE and unigram, 260 of them are symbols and bytes."""
     lengths: tuple[int, ...] = (8, 12, 16, 24, 32, 64)
+    """Lengths of batches in tokens, end symbol included; JAX compiles a program for each length."""
     source: NamesSource = "cs224n_a5"
     """The assignment's people, or invented people, which do not need files."""
     path: UserPath | None = None
@@ -44,6 +46,15 @@ class NamesTextToText(SentencePairs):
     def needs(self) -> str:
         """The assignment's folder."""
         return "" if self.source == "invented" else FOLDER
+
+    def check_after(self, earlier: DataConfig) -> None:
+        """Raises DataError when validation has questions that the earlier run was trained on, because it held out
+        fewer."""
+        if isinstance(earlier, NamesTextToText) and self.held_out > earlier.held_out:
+            raise DataError(
+                f"--data.held-out {self.held_out} includes questions that the earlier run was trained on: it held out "
+                f"{earlier.held_out}; set --data.held-out to {earlier.held_out} or less"
+            )
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Draws the pairs, which do not depend on the seed.

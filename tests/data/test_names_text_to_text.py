@@ -79,3 +79,12 @@ def test_without_places_there_are_names_and_numbers_and_without_questions_no_que
 def test_a_held_out_part_that_leaves_no_question_is_refused():
     with pytest.raises(DataError, match=r"--data\.held-out 100000 leaves none of the .* training questions"):
         dataclasses.replace(SMALL, held_out=100_000).load(0)
+
+
+def test_a_run_that_held_out_fewer_questions_is_no_beginning():
+    earlier = dataclasses.replace(SMALL, held_out=5)
+    with pytest.raises(
+        DataError, match=r"--data\.held-out 10 includes questions .* it held out 5; set --data\.held-out"
+    ):
+        SMALL.check_after(earlier)
+    earlier.check_after(SMALL)

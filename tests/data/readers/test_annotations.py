@@ -251,3 +251,8 @@ def test_bad_input_is_named_by_file_line_and_sentence(text, message):
     with pytest.raises(DataError, match=message) as error:
         read(text)
     assert str(error.value).startswith("x.json, line ")
+
+
+def test_words_and_labels_of_json_are_read_without_white_space_around_them():
+    (sentence,) = read('{"words": [" Rome", "sleeps "], "labels": ["B-LOC ", "O"]}')
+    assert (sentence.words, sentence.labels) == (("Rome", "sleeps"), ("B-LOC", "O"))
