@@ -37,7 +37,7 @@ from data.readers.repeated import repeated_notes
 from jaxnlp.config import BatchSize, Count, Natural, UserPath, Within
 from jaxnlp.input_files.json_objects import json_objects
 from jaxnlp.input_files.text_files import has_surrogate, read_text_file, warn_of_skipped
-from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, encoder_vocabulary
 from jaxnlp.text.question_contexts import AnswerSpan, ContextQuestion, ContextWindow, QuestionProcessor
 from jaxnlp.text.raw_texts import is_blank
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
@@ -169,7 +169,7 @@ class QuestionContexts(SplitFiles):
 
     def _vocabulary(self, train: Sequence[ContextQuestion], given: Any) -> EncoderVocabulary:
         if given is not None:
-            return require_processor(getattr(given, "vocabulary", given), EncoderVocabulary)
+            return require_processor(encoder_vocabulary(given), EncoderVocabulary)
         texts = dict.fromkeys(text for one in train for text in (one.question, one.context))
         try:
             return WordPieceVocabulary.of_texts(list(texts), self.vocabulary_size)

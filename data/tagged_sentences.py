@@ -26,7 +26,7 @@ from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import BatchSize, Count, Natural, PieceCount, UserPath
 from jaxnlp.text import most_frequent
 from jaxnlp.text.columns import position
-from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, encoder_vocabulary
 from jaxnlp.text.tag_schemes import (
     Scheme,
     convert,
@@ -313,7 +313,7 @@ class TaggedSentences(SplitFiles):
                 before = {name: set(one.types) for name, one in given.by_part.items()}
                 if before == {name: set(kinds) for name, kinds in types.items()}:
                     return dataclasses.replace(given, inputs=inputs, unit=self._unit)
-        vocabulary = given if inputs is None else inputs.pieces
+        vocabulary = encoder_vocabulary(given)
         if not isinstance(inputs, WordInputs):
             inputs = WordInputs.of_sentences(
                 (one.words for one in train),

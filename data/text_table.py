@@ -44,7 +44,7 @@ from jaxnlp.config import BatchSize, Count, Natural, UserPath, Within
 from jaxnlp.input_files.tables import Columns, MissingColumnsError
 from jaxnlp.targets import Number, OneClass, Targets
 from jaxnlp.text.classifier_processor import LabelledText, PairReading, TextClassifierProcessor, TextPart
-from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, encoder_vocabulary
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 _logger = logging.getLogger(__name__)
@@ -412,7 +412,7 @@ class TextTable(TableFiles):
     def _vocabulary(self, texts: Sequence[str], given: Any) -> EncoderVocabulary:
         """The vocabulary of the given processor, or one of these texts."""
         if given is not None:
-            return require_processor(getattr(given, "vocabulary", given), EncoderVocabulary)
+            return require_processor(encoder_vocabulary(given), EncoderVocabulary)
         if self.tokens == "words":
             return WordPieceVocabulary.of_whole_words(texts, self.vocabulary_size, minimum_count=self.minimum_count)
         try:

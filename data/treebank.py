@@ -21,7 +21,7 @@ from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import BatchSize, BatchTokens, Count, PieceCount, UserPath
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.text.conllu import UNSPECIFIED, TreeSentence, parse_conllu, sentence_of
-from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, encoder_vocabulary
 from jaxnlp.text.parser_processor import ParserProcessor, TagColumn, TreeSystem, tags_of
 from jaxnlp.text.word_inputs import WordInputs
 
@@ -254,9 +254,7 @@ class Treebank(SplitFiles):
 
 def _tokenizer(given: Any) -> EncoderVocabulary | None:
     """The tokenizer of the BERT that initialises a run; None = there is no BERT."""
-    if given is None:
-        return None
-    vocabulary = given.inputs.pieces if hasattr(given, "inputs") else getattr(given, "vocabulary", given)
+    vocabulary = encoder_vocabulary(given)
     return None if vocabulary is None else require_processor(vocabulary, EncoderVocabulary)
 
 

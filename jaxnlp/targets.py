@@ -49,6 +49,8 @@ class Targets(abc.ABC):
     """A model's output 0, in the unit of the labels."""
     width: float = 1.0
     """The difference that 1 makes in a model's output, in the unit of the labels."""
+    sigmoid: bool = False
+    """Whether a number is the sigmoid of the output."""
 
     @property
     def outputs(self) -> int:

@@ -47,11 +47,11 @@ def check_evaluate(place, *words):
     while words and words[0].startswith("runs/"):  # several runs
         words = words[1:]
     name, flags = (words[0], words[1:]) if words and not words[0].startswith("-") else ("validation", words)
-    check_one_of(place, name, lambda task: task.evaluators(), list(flags), evaluate.parse)
+    check_one_of(place, name, lambda task: task.evaluators, list(flags), evaluate.parse)
 
 
 def check_verb(verb, place, *flags):
-    check_one_of(place, verb, lambda task: task.commands(), list(flags), verbs.parse_options)
+    check_one_of(place, verb, lambda task: task.commands, list(flags), verbs.parse_options)
 
 
 def check_one_of(place, name, kinds_of, flags, parse):

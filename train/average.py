@@ -124,7 +124,7 @@ def average(runs: Sequence[Path], out: Path) -> None:
     assert first.step is not None
     record = read_record(runs[0], first.step)
     corpus = data_of(runs[0], config, first.processor, record)
-    evaluator, layout = config.task.evaluators()["validation"](), make_parallel("jit")
+    evaluator, layout = config.task.evaluators["validation"](), make_parallel("jit")
 
     def scored(name: str, trained: Trained) -> Evaluation:
         split, training = corpus.split("validation"), corpus.splits.get("train")

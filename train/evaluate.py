@@ -171,7 +171,7 @@ def evaluated(
 def find_evaluator(run: Path, name: str) -> type[Evaluator]:
     """One of the evaluators of a run's task. Raises: RunError when it is not a run, and for an unknown name."""
     read_config_json(run)  # refuses other folders, and names that would be looked for on the Hugging Face Hub
-    evaluators = find_task(run).evaluators()
+    evaluators = find_task(run).evaluators
     if name not in evaluators:
         raise RunError(f"the run in {run} has no evaluator {name!r}; {suggestion(name, evaluators)}")
     return evaluators[name]
@@ -305,7 +305,7 @@ def main(arguments: list[str]) -> int:
         print(wrapped(USAGE))
         return 0 if arguments and arguments[0] in ("-h", "--help") else 2
     folders, name, flags = split_arguments(arguments)
-    kind, known = find_evaluator(folders[0], name), find_task(folders[0]).evaluators()
+    kind, known = find_evaluator(folders[0], name), find_task(folders[0]).evaluators
     evaluator, options = parse(kind, flags, f"{PROGRAM} {folders[0]} {name}", known)
     check_seeds(folders)
     if options.predictions is not None and len(folders) > 1:

@@ -48,13 +48,10 @@ def padding_share(pairs: Sequence[Ids], shapes: Shapes) -> float:
     return 1.0 - sum(len(source) + len(target) for source, target in pairs) / cells
 
 
-def encoded(pair: SentencePair, processor: TranslationProcessor, *, dropout: float = 0.0, seed: int = 0) -> Ids:
+def encoded(pair: SentencePair, processor: TranslationProcessor) -> Ids:
     """The ids of a pair; the target of a pair without a reference has only the end symbol."""
-    reference = pair.reference
-    return (
-        processor.encode_source(pair.source, dropout=dropout, seed=seed),
-        [processor.target.end] if reference is None else processor.encode_target(reference, dropout=dropout, seed=seed),
-    )
+    written = [processor.target.end] if pair.reference is None else processor.encode_target(pair.reference)
+    return processor.encode_source(pair.source), written
 
 
 def dropped_out(

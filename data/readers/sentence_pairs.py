@@ -90,15 +90,13 @@ def read_pairs(
     return _pairs(paths[0], rows, header=header, fate=fate)
 
 
-def read_pairs_or_sources(
-    paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8, known: bool = False
-) -> ReadPairs:
+def read_pairs_or_sources(paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8) -> ReadPairs:
     """The pairs of files, as `read_pairs`; if it is one file without a tab, all its lines are only sources."""
     if len(paths) > 2:
         raise DataError(f"give one file, or one of sources and one of targets, got {', '.join(map(str, paths))}")
     lines = _lines(paths[0], encoding)
     if len(paths) == 2 or any("\t" in line for line in lines):
-        return read_pairs(paths, reverse=reverse, encoding=encoding, fate="not scored", known=known)
+        return read_pairs(paths, reverse=reverse, encoding=encoding, fate="not scored")
     return _pairs(paths[0], [(line.strip(), None) for line in lines])
 
 

@@ -39,7 +39,7 @@ def every_command() -> dict[str, list[type[Command]]]:
     """The verbs of all tasks, by name, and the commands of each: tasks may share a command."""
     commands: dict[str, list[type[Command]]] = {}
     for task in every_task():
-        for verb, kind in task().commands().items():
+        for verb, kind in task().commands.items():
             if kind not in commands.setdefault(verb, []):
                 commands[verb].append(kind)
     return dict(sorted(commands.items()))
@@ -65,7 +65,7 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     # With tensors to ignore, an exported model may have another task, and so other verbs.
     whole = "--ignore" not in [flag.partition("=")[0] for flag in flags]
     try:
-        verbs = find_task(path, whole=whole).commands()
+        verbs = find_task(path, whole=whole).commands
     except (ValueError, OSError):
         if not is_run(path):
             _meanings(verb, others, program)  # a misspelt verb is named before a folder that is not a run

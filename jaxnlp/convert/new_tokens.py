@@ -13,11 +13,7 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.word_encoder import NAME, WordEncoderConfig
 from jaxnlp.text.byte_pairs import BytePairs
-from jaxnlp.text.classifier_processor import TextClassifierProcessor
-from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
-from jaxnlp.text.parser_processor import ParserProcessor
-from jaxnlp.text.question_contexts import QuestionProcessor
-from jaxnlp.text.tagger_processor import TaggerProcessor
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, encoder_vocabulary
 from jaxnlp.text.translation import TranslationProcessor
 
 _VARIANCE = 1e-9
@@ -101,11 +97,7 @@ def rows_of_last_tokens(
 
 
 def _tokenizer(processor: Any) -> Any:
-    if isinstance(processor, TextClassifierProcessor | QuestionProcessor):
-        return processor.vocabulary
-    if isinstance(processor, TaggerProcessor | ParserProcessor):
-        return processor.inputs.pieces
-    return processor.source if isinstance(processor, TranslationProcessor) else processor
+    return processor.source if isinstance(processor, TranslationProcessor) else encoder_vocabulary(processor)
 
 
 def _new_rows(rows: np.ndarray, count: int, draw: np.random.Generator) -> np.ndarray:

@@ -20,24 +20,15 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
     """Lets a function of a trained model and a list of inputs also take a single input.
 
     A text, a path or an image [I, I, R] is one input: its result is returned, not a list. The argument `pairs`, the
-    second texts, is then also a single text. An array of texts is a list. Arguments are those of `plain_kinds`. The
-    signature and the docstring do not change.
+    second texts, is then also a single text. An array of texts is a list. The signature and the docstring do not
+    change.
     """
     signature = inspect.signature(function)
     name = list(signature.parameters)[1]
 
     @functools.wraps(function)
     def called(*arguments: Any, **options: Any) -> Any:
-        try:
-            given = signature.bind(*arguments, **options).arguments
-        except TypeError as error:
-            unknown = [option for option in options if option not in signature.parameters]
-            if not unknown:
-                raise TypeError(f"{function.__name__}: {error}") from None
-            known = ", ".join([*signature.parameters][1:])
-            what = f"got an unexpected keyword argument {unknown[0]!r}; its arguments are {known}"
-            raise TypeError(f"{function.__name__}: {what}") from None
-        given = plain_kinds(signature, given)
+        given = signature.bind(*arguments, **options).arguments
         inputs, pairs = given[name], given.get("pairs")
         if is_one(inputs):
             seconds = {} if pairs is None else {"pairs": [pairs]}
@@ -90,16 +81,20 @@ def plain_kinds(signature: inspect.Signature, given: Mapping[str, Any]) -> dict[
     return plain
 
 
-def with_kinds_required(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of its `plain_kinds`."""
+def with_plain_kinds(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of its `plain_kinds`; a TypeError names the function and its arguments."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
     def called(*arguments: Any, **options: Any) -> Any:
         try:
             bound = signature.bind(*arguments, **options)
-        except TypeError:  # the function itself names the arguments that it does not have
-            return function(*arguments, **options)
+        except TypeError as error:
+            reason = str(error)
+            if unknown := [option for option in options if option not in signature.parameters]:
+                known = ", ".join([*signature.parameters][1:])
+                reason = f"got an unexpected keyword argument {unknown[0]!r}; its arguments are {known}"
+            raise TypeError(f"{function.__name__}: {reason}") from None
         bound.arguments.update(plain_kinds(signature, bound.arguments))
         return function(*bound.args, **bound.kwargs)
 

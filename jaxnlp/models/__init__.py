@@ -115,6 +115,11 @@ class ModelConfig(Config):
         """Maximum length of an input in tokens; None = any length."""
         return None
 
+    @property
+    def attends(self) -> bool:
+        """Whether the model has attention weights to show."""
+        return False
+
     def check(self, processor: Any) -> None:
         """Raises ValueError when the model cannot read the processor's arrays; the message says what to change."""
 

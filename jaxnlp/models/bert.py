@@ -44,6 +44,7 @@ from jaxnlp.ops import masks
 from jaxnlp.ops.embeddings import embed
 from jaxnlp.ops.matrix_products import added
 from jaxnlp.ops.positions import ranks, sinusoidal_positions
+from jaxnlp.text.encoder_vocabulary import encoder_vocabulary
 from jaxnlp.typing import Params
 
 
@@ -220,13 +221,13 @@ class BertModelConfig(ModelConfig):
         return self.encoder.max_positions
 
     @property
+    def attends(self) -> bool:
+        return True
+
+    @property
     def bert_path(self) -> tuple[str, ...] | None:
         """Path of the BERT's parameters; None = this model does not have a BERT."""
         return ("encoder",)
-
-    def bert_vocabulary(self, processor: Any) -> Any:
-        """The BERT's tokenizer, from the processor of the model."""
-        return getattr(processor, "vocabulary", processor)
 
     def architecture(self) -> dict[str, Any]:
         return super().architecture() | {"encoder": self.encoder.architecture()}
@@ -245,7 +246,7 @@ class BertModelConfig(ModelConfig):
         return Adopted(
             self.with_encoder(encoder),
             {"encoder": functools.reduce(operator.getitem, path, pretrained.params)},
-            theirs.bert_vocabulary(pretrained.processor),
+            encoder_vocabulary(pretrained.processor),
             (transformer_note("encoder", encoder, pretrained.name),),
         )
 

@@ -39,6 +39,10 @@ class ClassifierConfig(ModelConfig):
         """Whether the module has `attention_weights`: params, tokens, attention_mask -> weights of the words."""
         return False
 
+    @property
+    def attends(self) -> bool:
+        return self.has_attention_weights
+
     def check(self, processor: Any) -> None:
         if len(processor.by_part) > 1:
             raise ValueError(

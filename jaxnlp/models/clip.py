@@ -121,6 +121,10 @@ class CLIPConfig(ModelConfig):
     def max_length(self) -> int:
         return self.text.context_length
 
+    @property
+    def attends(self) -> bool:
+        return True
+
     def build(self, processor: Any) -> "CLIP":
         image = self.image.build(processor.images)
         return CLIP(self, self.text.build(processor).vocabulary_size, image.size, image.mean, image.stddev)

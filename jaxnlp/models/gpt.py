@@ -84,6 +84,10 @@ class GPTConfig(ModelConfig):
     def max_length(self) -> int:
         return self.context_length
 
+    @property
+    def attends(self) -> bool:
+        return True
+
     def architecture(self) -> dict[str, Any]:
         return super().architecture() | {"feed_forward_width": self.hidden_width}
 

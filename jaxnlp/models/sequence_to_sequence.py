@@ -28,6 +28,10 @@ class SequenceToSequenceConfig(ModelConfig):
     widths."""
 
     @property
+    def attends(self) -> bool:
+        return True
+
+    @property
     def one_table(self) -> bool:
         """Whether source and target have one matrix of embeddings."""
         return self.embeddings in ("shared", "shared_inputs")

@@ -99,6 +99,10 @@ class WordEncoderConfig(ModelConfig):
         self.only_if(layers > 1, "models with several recurrent layers", "hidden_dropout_rate")
 
     @property
+    def attends(self) -> bool:
+        return self.bert
+
+    @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]
         """Names of the arrays of a batch that the encoder reads, in the order of its arguments."""
         return WordInputs.names + (WordInputs.bert_names if self.bert else ())
@@ -115,10 +119,6 @@ class WordEncoderConfig(ModelConfig):
     def bert_path(self) -> tuple[str, ...] | None:
         """Path of the BERT's parameters; None = there is no BERT."""
         return (NAME, "bert") if self.bert else None
-
-    def bert_vocabulary(self, processor: Any) -> Any:
-        """The BERT's tokenizer, from the processor of the model."""
-        return processor.inputs.pieces
 
     @property
     def max_pieces(self) -> int | None:

@@ -19,7 +19,7 @@ import jax
 
 from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus, DataConfig, Split
-from jaxnlp.inference.arguments import plain_kinds, with_kinds_required
+from jaxnlp.inference.arguments import plain_kinds, with_plain_kinds
 from jaxnlp.inference.compilation import compilation_announced
 from jaxnlp.inference.exportable import Exportable
 from jaxnlp.metric_kind import MetricKind
@@ -109,6 +109,21 @@ class Evaluation(NamedTuple):
     run_files: Mapping[str, str] = {}
 
 
+class Method(NamedTuple):
+    """A function of a task that its trained models have as a method.
+
+    Attributes:
+      function: its first argument is the trained model. `help(run.predict)` shows its docstring, which documents the
+        other arguments.
+      warm_up: compiles the function's programs ahead, see `Trained.warm_up`; None = it has none.
+      offered: whether a module has the method. The function itself refuses other models.
+    """
+
+    function: Callable[..., Any]
+    warm_up: Callable[..., None] | None = None
+    offered: Callable[[Any], bool] = lambda model: True
+
+
 @dataclasses.dataclass(frozen=True)
 class Trained:
     """A trained model: `load_run` and `load_pretrained` return it, and every command and evaluator takes it.
@@ -142,15 +157,19 @@ class Trained:
         """A function of the task as a method: this model is its first argument."""
         if name.startswith("__") or name in self.__dataclass_fields__:  # a copy may not have its fields yet
             raise AttributeError(name)
-        functions = self.task.functions()  # a function says itself why this model lacks it
-        if name not in functions:
-            offered = ", ".join(self.task.functions(self.model))
+        method = self.task.methods.get(name)  # a function says itself why this model lacks it
+        if method is None:
+            offered = ", ".join(self._methods)
             known = f"it has: {offered}" if offered else "it has no functions"
             raise AttributeError(f"a model of the task {type(self.task).__name__} has no {name!r}; {known}")
-        return types.MethodType(compilation_announced()(with_kinds_required(functions[name])), self)
+        return types.MethodType(compilation_announced()(with_plain_kinds(method.function)), self)
+
+    @property
+    def _methods(self) -> dict[str, Method]:
+        return {name: method for name, method in self.task.methods.items() if method.offered(self.model)}
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.task.functions(self.model)]
+        return [*super().__dir__(), *self._methods]
 
     def __repr__(self) -> str:
         count = sum(x.size for x in jax.tree.leaves(self.params))
@@ -159,9 +178,7 @@ class Trained:
             parts.append(f"step {self.step}")
         if self.weights != "float32":
             parts.append(self.weights)
-        return (
-            f"Trained({', '.join(filter(None, parts))}; {', '.join(self.task.functions(self.model)) or 'no functions'})"
-        )
+        return f"Trained({', '.join(filter(None, parts))}; {', '.join(self._methods) or 'no functions'})"
 
     @functools.cached_property
     def inference_params(self) -> Params:
@@ -198,8 +215,7 @@ class Trained:
         Raises: ValueError for a function that the model does not have, or that has no programs to compile ahead, and
           for options without programs of their own.
         """
-        offered = self.task.functions(self.model)
-        known = {name: warm for name, warm in self.task.warm_ups().items() if name in offered}
+        known = {name: method.warm_up for name, method in self._methods.items() if method.warm_up is not None}
         if function is not None and function not in known:
             raise ValueError(f"function must be one of {', '.join(known) or 'none'}, got {function!r}")
         if options and function is None:
@@ -325,6 +341,12 @@ class Task(Config):
     model_types: ClassVar[tuple[str, ...]] = ()
     """Pretrained weights that `from_pretrained` reads: their `model_type`, or their class in Transformers, which has
     priority."""
+    evaluators: ClassVar[Mapping[str, type[Evaluator]]] = {}
+    """By name. Training runs `validation`, with its defaults."""
+    commands: ClassVar[Mapping[str, type[Command]]] = {}
+    """The verbs of `jaxnlp VERB RUN`, by name."""
+    methods: ClassVar[Mapping[str, Method]] = {}
+    """The methods of its trained models, by name."""
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         """Every metric of the evaluator `validation` on a split and of the training log, by name.
@@ -346,28 +368,6 @@ class Task(Config):
     def objective(self, model: nn.Module, corpus: Corpus) -> Objective:
         """The loss. If only a file is scored, the corpus has the processor, but no data and no counts."""
         raise TypeError(f"{type(self).__name__} does not define objective()")
-
-    def evaluators(self) -> Mapping[str, type[Evaluator]]:
-        """The evaluators by name. Training runs `validation`, with its defaults."""
-        raise TypeError(f"{type(self).__name__} does not define evaluators()")
-
-    def commands(self) -> Mapping[str, type[Command]]:
-        """The verbs of `jaxnlp`, by name."""
-        return {}
-
-    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
-        """The methods of a trained model, by name: functions whose first argument is the trained model.
-
-        Some models lack some of them, such as `attend`; without a model, the result has all. `help(run.predict)` shows
-        their docstrings: document all arguments but the first.
-        """
-        del model
-        return {}
-
-    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
-        """Functions that compile the programs of `functions` ahead, by the same names. The first argument is the
-        trained model; see `Trained.warm_up`."""
-        return {}
 
     def exports(self, trained: Trained) -> Mapping[str, Exportable]:
         """The functions of a trained model that `jaxnlp.tasks.export` writes as programs, by name.

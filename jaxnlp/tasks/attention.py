@@ -8,6 +8,7 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -65,6 +66,12 @@ def page_of(trained: Trained, texts: Sequence[str], max_length: int = PAGE_TOKEN
     return render_page(attention.maps, title=attention.title, model=model)
 
 
-def without_attention(trained: Trained) -> ValueError:
-    """The error for a model that does not attend."""
-    return ValueError(f"{trained.name} has no attention to show: its model is a {type(trained.model).__name__}")
+def attends(model: Any) -> bool:
+    """Whether a module has attention weights to show."""
+    return model.config.attends
+
+
+def require_attention(trained: Trained) -> None:
+    """Raises ValueError for a model without attention weights to show."""
+    if not attends(trained.model):
+        raise ValueError(f"{trained.name} has no attention to show: its model is a {type(trained.model).__name__}")

@@ -1,10 +1,9 @@
 """BERT's pretraining: masked language modelling and next-sentence prediction."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -15,10 +14,34 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.nn.shards import sum_over_shards
 from jaxnlp.ops.losses import chunk_length, cross_entropy, linear_cross_entropy
-from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task, Trained, forward
+from jaxnlp.tasks import Evaluation, Evaluator, Method, Metric, MetricKind, Objective, Scoring, Task, Trained, forward
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export, PairAttention
 from jaxnlp.tasks.bert_verbs.encodings import attend, embed, exported_embed, max_length_of, warm_up_embed
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation(Evaluator):
+    """Losses and accuracies of masked tokens and of next-sentence prediction; `loss` is the sum of both losses."""
+
+    def __call__(self, scoring: Scoring) -> Evaluation:
+        metrics = scoring.sums()
+        if metrics:
+            losses = [metrics[name] for name in ("mlm/loss", "nsp/loss")]
+            value = sum(loss.value for loss in losses if loss.count)
+            metrics["loss"] = Metric(value, metrics["nsp/loss"].count)
+        return Evaluation(metrics)
+
+
+def _mean(value: Array, count: Array) -> Array:
+    return value / jnp.maximum(count, 1.0)
+
+
+def _most_likely(x: Array, w: Array, b: Array, chunk: int | None) -> Array:
+    """The token with the highest logit [N] int32 for each of x [N, D], in chunks like those of the loss."""
+    w, b = w.astype(x.dtype), b.astype(x.dtype)
+    size = chunk_length(len(x), w.shape[1]) if chunk is None else max(1, min(len(x), chunk))
+    return jax.lax.map(lambda row: (row @ w + b).argmax().astype(jnp.int32), x, batch_size=size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +57,10 @@ class MaskedLanguageModel(Task):
 
     Source: Devlin et al. 2019, appendix A.2.
     """
+
+    evaluators = {"validation": Validation}
+    commands = {"embed": Embed, "attention": PairAttention, "export": Export}
+    methods = {"embed": Method(embed, warm_up_embed), "attend": Method(attend)}
 
     label_smoothing: Rate = 0.0
     """Share of each masked token's probability that is spread evenly over the vocabulary in training."""
@@ -101,18 +128,6 @@ class MaskedLanguageModel(Task):
 
         return Objective(loss, progress="positions_per_token", is_mean=False)
 
-    def evaluators(self) -> Mapping[str, type[Evaluator]]:
-        return {"validation": Validation}
-
-    def commands(self) -> Mapping[str, type[Command]]:
-        return {"embed": Embed, "attention": PairAttention, "export": Export}
-
-    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
-        return {"embed": embed, "attend": attend}
-
-    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
-        return {"embed": warm_up_embed}
-
     def exports(self, trained: Trained) -> Mapping[str, Exportable]:
         model: Any = trained.model
 
@@ -129,27 +144,3 @@ class MaskedLanguageModel(Task):
             "logits [B, T, V] of the token at each place; follows [B, 2], class 0: the second text is the next one"
         )
         return {"predict": Exportable(returns, apply, axes, inputs), "embed": exported_embed(trained)}
-
-
-@dataclasses.dataclass(frozen=True)
-class Validation(Evaluator):
-    """Losses and accuracies of masked tokens and of next-sentence prediction; `loss` is the sum of both losses."""
-
-    def __call__(self, scoring: Scoring) -> Evaluation:
-        metrics = scoring.sums()
-        if metrics:
-            losses = [metrics[name] for name in ("mlm/loss", "nsp/loss")]
-            value = sum(loss.value for loss in losses if loss.count)
-            metrics["loss"] = Metric(value, metrics["nsp/loss"].count)
-        return Evaluation(metrics)
-
-
-def _mean(value: Array, count: Array) -> Array:
-    return value / jnp.maximum(count, 1.0)
-
-
-def _most_likely(x: Array, w: Array, b: Array, chunk: int | None) -> Array:
-    """The token with the highest logit [N] int32 for each of x [N, D], in chunks like those of the loss."""
-    w, b = w.astype(x.dtype), b.astype(x.dtype)
-    size = chunk_length(len(x), w.shape[1]) if chunk is None else max(1, min(len(x), chunk))
-    return jax.lax.map(lambda row: (row @ w + b).argmax().astype(jnp.int32), x, batch_size=size)

@@ -12,12 +12,21 @@ from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.ops.losses import linear_cross_entropy
-from jaxnlp.tasks import Command, Evaluation, Evaluator, MetricKind, Objective, Scoring, Task, Trained, forward
+from jaxnlp.tasks import Evaluation, Evaluator, MetricKind, Objective, Scoring, Task, Trained, forward
 from jaxnlp.tasks.export.decoders import encode_and_step
 from jaxnlp.tasks.export.encoder_decoders import ExportEncoderDecoder
 from jaxnlp.tasks.language_model.evaluators import perplexity
 from jaxnlp.text.translation import TranslationProcessor
 from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation(Evaluator):
+    """The task's loss and its exponential."""
+
+    def __call__(self, scoring: Scoring) -> Evaluation:
+        metrics = scoring.sums()
+        return Evaluation({**metrics, "perplexity": perplexity(metrics["loss"])})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +36,9 @@ class TextToText(Task):
     Batches have `source` [B, S] int and `source_mask` [B, S] bool; `inputs` and `targets` [B, T] int, the target after
     a start symbol and before an end symbol; `loss_mask` [B, T] bool: the mean is over True.
     """
+
+    evaluators = {"validation": Validation}
+    commands = {"export": ExportEncoderDecoder}
 
     label_smoothing: Rate = 0.0
     """Share of each target's probability that is spread evenly over the vocabulary in training."""
@@ -69,20 +81,5 @@ class TextToText(Task):
 
         return Objective(loss, progress="positions_per_token")
 
-    def evaluators(self) -> Mapping[str, type[Evaluator]]:
-        return {"validation": Validation}
-
-    def commands(self) -> Mapping[str, type[Command]]:
-        return {"export": ExportEncoderDecoder}
-
     def exports(self, trained: Trained) -> Mapping[str, Exportable]:
         return encode_and_step(trained)
-
-
-@dataclasses.dataclass(frozen=True)
-class Validation(Evaluator):
-    """The task's loss and its exponential."""
-
-    def __call__(self, scoring: Scoring) -> Evaluation:
-        metrics = scoring.sums()
-        return Evaluation({**metrics, "perplexity": perplexity(metrics["loss"])})

@@ -27,16 +27,21 @@ class BPEDropout:
 
     Each word has a table of the outcomes of its merges with their probabilities, so a draw is a look-up. An outcome is
     a final segmentation, or a rare one at which the table ends; from there `merged` goes on. It also makes the tokens
-    of rare words without a table. So the probabilities are exactly those of `Subwords.encode(text, dropout=rate)`; the
-    random numbers are others.
+    of rare words without a table. So the probabilities are exactly those of `merged`.
 
     Args:
       subwords: of kind `bpe`.
       texts: the texts.
       rate: probability of leaving out each merge.
+
+    Raises: ValueError for a rate that is not in [0, 1], and for subwords of another kind, which have no merges.
     """
 
     def __init__(self, subwords: Subwords, texts: Sequence[str], rate: float):
+        if not 0.0 <= rate <= 1.0:
+            raise ValueError(f"rate must be in [0, 1], got {rate}")
+        if subwords.kind != "bpe":
+            raise ValueError(f"BPE dropout needs subwords of kind bpe, got {subwords.kind}")
         self._subwords, self._rate = subwords, rate
         words = [(*subwords.words(text), "") for text in texts]  # "" is the end of a text
         counts = Counter(itertools.chain.from_iterable(words)).most_common()

@@ -267,6 +267,11 @@ class EncoderVocabulary(Vocabulary):
         write_tokenizer(self.tokenizer, self.special, folder, max_length=max_length)
 
 
+def encoder_vocabulary(processor: Any) -> Any:
+    """The tokenizer of a processor; a tokenizer is the processor of some models, and is returned as it is."""
+    return getattr(processor, "vocabulary", processor)
+
+
 class _Part(NamedTuple):
     """A part of an encoder's input.
 

@@ -13,6 +13,7 @@ from jaxnlp.text import require_fields
 from jaxnlp.text.foreign_settings import settings_in
 from jaxnlp.text.generation_constraints import UNCONSTRAINED, GenerationConstraints
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords, described
+from jaxnlp.text.raw_texts import refuse_surrogates
 from jaxnlp.text.sentencepiece import subwords_of
 from jaxnlp.text.subwords import BLANK, Subwords
 from jaxnlp.text.tokenizer_classes import CLEANED
@@ -156,14 +157,14 @@ class MarianTokenizer(PretrainedSubwords):
     def size(self) -> int:
         return 1 + max(self._table.values())
 
-    def encode(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
-        return self._encode(text, self._source, dropout)
+    def encode(self, text: str) -> list[int]:
+        return self._encode(text, self._source)
 
-    def encode_target(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
-        return self._encode(text, self._target, dropout)
+    def encode_target(self, text: str) -> list[int]:
+        return self._encode(text, self._target)
 
-    def _encode(self, text: str, model: Subwords, dropout: float) -> list[int]:
-        self._check_arguments(text, dropout)
+    def _encode(self, text: str, model: Subwords) -> list[int]:
+        refuse_surrogates(text)
         ids: list[int] = []
         for index, part in enumerate(self._special_tokens.split(text)):
             if index % 2:  # Transformers gives special tokens their ids in the table of sources

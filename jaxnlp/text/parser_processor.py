@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxnlp.text import list_of_strings, most_frequent, require_fields
 from jaxnlp.text.conllu import ROOT, UNSPECIFIED, TreeSentence, universal
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.text.padding import padded
 from jaxnlp.text.transitions import System, num_transitions
 from jaxnlp.text.word_inputs import FIRST_ID, UNKNOWN_ID, WordInputs
@@ -53,6 +54,11 @@ class ParserProcessor:
         for name, choices in (("system", get_args(TreeSystem)), ("tag_column", get_args(TagColumn))):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+
+    @property
+    def vocabulary(self) -> EncoderVocabulary | None:
+        """BERT's tokenizer; None = the model has no BERT."""
+        return self.inputs.pieces
 
     @classmethod
     def of_sentences(

@@ -154,25 +154,17 @@ class PretrainedSubwords:
     def __hash__(self) -> int:
         return hash((self.size, self.start, self.end))
 
-    def encode(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
+    def encode(self, text: str) -> list[int]:
         """The ids of a text's tokens, without start and end; those of `first` come before them.
 
-        Raises:
-          UnknownTokenError: for a text that UTF-8 cannot encode.
-          ValueError: for dropout, which needs BPE.
+        Raises: UnknownTokenError for a text that UTF-8 cannot encode.
         """
-        del seed
-        self._check_arguments(text, dropout)
+        refuse_surrogates(text)
         return [*self.first, *self._tokenizer.encode(text, add_special_tokens=False).ids]
 
-    def _check_arguments(self, text: str, dropout: float) -> None:
-        if dropout:
-            raise ValueError(f"dropout needs subwords of kind bpe, got {self.kind}")
-        refuse_surrogates(text)
-
-    def encode_target(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
+    def encode_target(self, text: str) -> list[int]:
         """The ids of a target's tokens, as `encode`."""
-        return self.encode(text, dropout=dropout, seed=seed)
+        return self.encode(text)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, up to the first end symbol; padding, unknown, start and `first` have no text.

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import random
 import re
 from collections.abc import Iterable
 from typing import Any, Literal, Self, get_args
@@ -93,25 +92,8 @@ class Subwords:
             raise ValueError(f"extra symbol {index} does not exist: this vocabulary has {self.extra}")
         return self.size - 1 - index
 
-    def encode(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
-        """The ids of a text's tokens, without start and end.
-
-        Args:
-          text: any text.
-          dropout: BPE dropout, the probability of leaving out each merge; only for `bpe`.
-          seed: decides which merges are left out; equal arguments give equal ids.
-
-        Raises:
-          ValueError: when the dropout is not in [0, 1], or the kind is not `bpe`.
-        """
-        if not 0.0 <= dropout <= 1.0:
-            raise ValueError(f"dropout must be in [0, 1], got {dropout}")
-        if dropout and self.kind != "bpe":
-            raise ValueError(f"dropout needs subwords of kind bpe, got {self.kind}")
-        if dropout:
-            generator = random.Random(seed)
-            tokens = (merged(word, self.merges, dropout=dropout, generator=generator) for word in self.words(text))
-            return self.joined([one for of_word in tokens for one in self.ids_of(of_word)])
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text's tokens, without start and end; with BPE dropout see `jaxnlp.text.bpe_dropout`."""
         return self.joined([one for ids, _, _ in self._words_of(text) for one in ids])
 
     encode_target = encode

@@ -10,6 +10,7 @@ import numpy as np
 from jaxnlp.targets import of_part
 from jaxnlp.text import list_of_strings, require_fields
 from jaxnlp.text.conllu import TreeSentence
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.text.tag_schemes import (
     AllowedLabels,
     LabelledSpan,
@@ -88,6 +89,11 @@ class TaggerProcessor:
         """The labels of a sentence, or others of its words, from those for each part: see `divide`."""
         columns = [labels[name] for name in self.by_part]
         return list(zip(*columns, strict=True)) if self.parts else list(columns[0])
+
+    @property
+    def vocabulary(self) -> EncoderVocabulary | None:
+        """BERT's tokenizer; None = the model has no BERT."""
+        return self.inputs.pieces
 
     @property
     def has_entities(self) -> bool:

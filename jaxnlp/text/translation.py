@@ -77,13 +77,13 @@ class TranslationProcessor:
             batch["inputs"] = padded(written)
         return batch | {"source_mask": row_mask(rows)}
 
-    def encode_source(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
-        """The ids of a source, the end symbol last; dropout as in `Subwords.encode`."""
-        return [*self.source.encode(text, dropout=dropout, seed=seed), self.source.end]
+    def encode_source(self, text: str) -> list[int]:
+        """The ids of a source, the end symbol last."""
+        return [*self.source.encode(text), self.source.end]
 
-    def encode_target(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
-        """The ids of a target, the end symbol last; dropout as in `Subwords.encode`."""
-        return [*self.target.encode_target(text, dropout=dropout, seed=seed), self.target.end]
+    def encode_target(self, text: str) -> list[int]:
+        """The ids of a target, the end symbol last."""
+        return [*self.target.encode_target(text), self.target.end]
 
     def without_min_length(self) -> "TranslationProcessor":
         """The processor of a model that is trained further, on targets of any length: without their minimum length."""

@@ -33,7 +33,7 @@ def each_option() -> list[tuple[typing.Any, Option]]:
     """Each option once, with a config or a class that has it: recipes share most of them."""
     recipes = [load_recipe(name) for name in recipe_names()]
     verbs = [kind for kinds in every_command().values() for kind in kinds]
-    evaluators = [kind for task in every_task() for kind in task().evaluators().values()]
+    evaluators = [kind for task in every_task() for kind in task().evaluators.values()]
     others = [RunOptions, evaluate.Options, average.Options, compare.Options, lr_find.FindOptions]
     parts = [*recipes, *verbs, *evaluators, *others]
     return [*{(str(one.kind), one.name, one.help): (part, one) for part in parts for one in options_of(part)}.values()]

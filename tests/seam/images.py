@@ -156,33 +156,6 @@ class PatchClassifier(nn.Module):
         return logits.astype(jnp.float32)
 
 
-@dataclasses.dataclass(frozen=True)
-class ImageClassification(Task):
-    """The class of an image."""
-
-    def metrics(self, processor, split):
-        return {"loss": MetricKind("images", "nats", "lower"), "accuracy": MetricKind("images")}
-
-    def objective(self, model, corpus):
-        def loss(params, batch, key, carry):
-            rngs = None if key is None else {"dropout": key}
-            logits = model.apply({"params": params}, batch["images"], deterministic=key is None, rngs=rngs)
-            nll = -jnp.take_along_axis(jax.nn.log_softmax(logits), batch["labels"][:, None], axis=1)[:, 0]
-            mask = batch["loss_mask"]
-            count, right = mask.sum(dtype=jnp.float32), (logits.argmax(axis=1) == batch["labels"]) & mask
-            nll = jnp.where(mask, nll, 0.0).sum()
-            metrics = {"loss": (nll, count), "accuracy": (right.sum(dtype=jnp.float32), count)}
-            return nll / jnp.maximum(count, 1.0), (metrics, carry)
-
-        return Objective(loss)
-
-    def evaluators(self):
-        return {"validation": ImageValidation}
-
-    def commands(self):
-        return {"classify": ClassifyImage}
-
-
 def logits_of(model):
     return lambda params, batch: model.apply({"params": params}, batch["images"])
 
@@ -241,6 +214,30 @@ class ClassifyImage(Command):
             raise ValueError(f"{self.file}: expected {size} x {size} pixels, got the shape {image.shape}")
         logits = trained.model.apply({"params": trained.params}, image[None])
         print(trained.processor.labels[int(logits.argmax())])
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageClassification(Task):
+    """The class of an image."""
+
+    evaluators = {"validation": ImageValidation}
+    commands = {"classify": ClassifyImage}
+
+    def metrics(self, processor, split):
+        return {"loss": MetricKind("images", "nats", "lower"), "accuracy": MetricKind("images")}
+
+    def objective(self, model, corpus):
+        def loss(params, batch, key, carry):
+            rngs = None if key is None else {"dropout": key}
+            logits = model.apply({"params": params}, batch["images"], deterministic=key is None, rngs=rngs)
+            nll = -jnp.take_along_axis(jax.nn.log_softmax(logits), batch["labels"][:, None], axis=1)[:, 0]
+            mask = batch["loss_mask"]
+            count, right = mask.sum(dtype=jnp.float32), (logits.argmax(axis=1) == batch["labels"]) & mask
+            nll = jnp.where(mask, nll, 0.0).sum()
+            metrics = {"loss": (nll, count), "accuracy": (right.sum(dtype=jnp.float32), count)}
+            return nll / jnp.maximum(count, 1.0), (metrics, carry)
+
+        return Objective(loss)
 
 
 def get_config(**changes):

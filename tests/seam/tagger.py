@@ -193,45 +193,6 @@ def viterbi(scores, transitions):
     return path[::-1]
 
 
-@dataclasses.dataclass(frozen=True)
-class Tagging(Task):
-    """Tags of words, by a linear-chain CRF."""
-
-    l2: float = 0.0
-    """Weight of the transitions' squares in training."""
-
-    def metrics(self, processor, split):
-        loss = MetricKind("sentences", "nats", "lower")
-        found = {"loss": loss, "loss_per_word": MetricKind("words", "nats", "lower")}
-        return (
-            found
-            | ({"objective": loss._replace(training_only=True)} if self.l2 else {})
-            | ({"accuracy": MetricKind("words")} if split.scored else {})
-        )
-
-    def objective(self, model, corpus):
-        def loss(params, batch, key, carry):
-            scores, transitions = model.apply({"params": params}, batch["tokens"])
-            real = batch["loss_mask"].any(axis=1)
-            nll = jnp.where(real, crf_loss(scores, transitions, batch["tags"], batch["loss_mask"]), 0.0).sum()
-            count = real.sum(dtype=jnp.float32)
-            words = batch["loss_mask"].sum(dtype=jnp.float32)
-            metrics = {"loss": (nll, count), "loss_per_word": (nll, words)}
-            scalar = nll / jnp.maximum(count, 1.0)
-            if key is not None and self.l2:
-                scalar += self.l2 * jnp.square(transitions).sum()
-                metrics["objective"] = (scalar * count, count)
-            return scalar, (metrics, carry)
-
-        return Objective(loss, progress="loss_per_word")
-
-    def evaluators(self):
-        return {"validation": TagValidation}
-
-    def commands(self):
-        return {"tag": TagWords}
-
-
 def scores_of(model):
     return lambda params, batch: model.apply({"params": params}, batch["tokens"])[0]
 
@@ -278,6 +239,42 @@ class TagWords(Command):
         tokens = trained.processor.encode(self.words)[None]
         scores, transitions = trained.model.apply({"params": trained.params}, tokens)
         print(" ".join(trained.processor.tags[i] for i in viterbi(np.asarray(scores[0]), np.asarray(transitions))))
+
+
+@dataclasses.dataclass(frozen=True)
+class Tagging(Task):
+    """Tags of words, by a linear-chain CRF."""
+
+    evaluators = {"validation": TagValidation}
+    commands = {"tag": TagWords}
+
+    l2: float = 0.0
+    """Weight of the transitions' squares in training."""
+
+    def metrics(self, processor, split):
+        loss = MetricKind("sentences", "nats", "lower")
+        found = {"loss": loss, "loss_per_word": MetricKind("words", "nats", "lower")}
+        return (
+            found
+            | ({"objective": loss._replace(training_only=True)} if self.l2 else {})
+            | ({"accuracy": MetricKind("words")} if split.scored else {})
+        )
+
+    def objective(self, model, corpus):
+        def loss(params, batch, key, carry):
+            scores, transitions = model.apply({"params": params}, batch["tokens"])
+            real = batch["loss_mask"].any(axis=1)
+            nll = jnp.where(real, crf_loss(scores, transitions, batch["tags"], batch["loss_mask"]), 0.0).sum()
+            count = real.sum(dtype=jnp.float32)
+            words = batch["loss_mask"].sum(dtype=jnp.float32)
+            metrics = {"loss": (nll, count), "loss_per_word": (nll, words)}
+            scalar = nll / jnp.maximum(count, 1.0)
+            if key is not None and self.l2:
+                scalar += self.l2 * jnp.square(transitions).sum()
+                metrics["objective"] = (scalar * count, count)
+            return scalar, (metrics, carry)
+
+        return Objective(loss, progress="loss_per_word")
 
 
 def get_config(**changes):

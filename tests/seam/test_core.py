@@ -69,12 +69,12 @@ MAY_NAME = {
 # in a base of their own, such as that of `jaxnlp.models.recurrent`.
 PUBLIC = {
     jaxnlp.models.ModelConfig: (
-        "section full_name usual only_if compute length_field max_length reads check build inputs initial_params "
-        "frozen parameter architecture adopt"
+        "section full_name usual only_if compute length_field max_length attends reads check build inputs "
+        "initial_params frozen parameter architecture adopt"
     ),
     jaxnlp.tasks.Task: (
         "section full_name usual only_if model_types metrics check check_corpus objective "
-        "evaluators commands functions warm_ups exports from_pretrained"
+        "evaluators commands methods exports from_pretrained"
     ),
     jaxnlp.corpus.DataConfig: (
         "section full_name usual only_if batch_size few_lengths num_workers length_field max_length needs parts joint "

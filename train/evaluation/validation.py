@@ -27,7 +27,7 @@ class Validation:
     ):
         """Args: kept: results of `Scoring.once`; several runs may share them, so that each program compiles once."""
         self._setup, self._layout, self._workdir, self._ahead = setup, layout, workdir, ahead
-        self._evaluator = setup.config.task.evaluators()["validation"]()
+        self._evaluator = setup.config.task.evaluators["validation"]()
         self._kept: dict[Hashable, Any] = {} if kept is None else kept
 
     def __call__(self, step: int, state: TrainState, log: RunLog) -> dict[str, float]:

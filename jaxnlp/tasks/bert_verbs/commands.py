@@ -201,8 +201,7 @@ def classifier_of(trained: Trained) -> Classifier | None:
     kernel, bias = (targets.width * np.asarray(layer[name]) for name in ("kernel", "bias"))
     program = None if config.pooling == "pooler" else Path(PROGRAM_FILE).stem
     names, rate = targets.names or ("number",), config.head_dropout_rate
-    squashed = isinstance(targets, AnyNumber) and targets.sigmoid
-    activation = "torch.nn.modules.linear.Identity" if isinstance(targets, Number) and not squashed else None
+    activation = "torch.nn.modules.linear.Identity" if isinstance(targets, Number) and not targets.sigmoid else None
     return Classifier(
         kernel, targets.lowest + bias, rate, names, targets.problem, program=program, activation=activation
     )

@@ -19,7 +19,7 @@ from jaxnlp.ops.devices import target_platform
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
-from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, padded_texts
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, encoder_vocabulary, padded_texts
 from jaxnlp.text.raw_texts import refuse_blank, require_texts
 from jaxnlp.typing import Params
 
@@ -38,7 +38,7 @@ class Embeddings(NamedTuple):
 
 def vocabulary_of(trained: Trained) -> EncoderVocabulary:
     """The tokenizer of a model of texts."""
-    return getattr(trained.processor, "vocabulary", trained.processor)
+    return encoder_vocabulary(trained.processor)
 
 
 def max_length_of(trained: Trained) -> int:

@@ -4,10 +4,10 @@ import dataclasses
 from typing import Any
 
 from jaxnlp.models.bert import Bert
-from jaxnlp.models.word_encoder import NAME, WordEncoderConfig
+from jaxnlp.models.word_encoder import NAME
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
-from jaxnlp.tasks.attention import without_attention
+from jaxnlp.tasks.attention import require_attention
 from jaxnlp.tasks.bert_verbs.encodings import attention_of
 from jaxnlp.text.raw_texts import require_texts
 from jaxnlp.text.word_inputs import WordInputs
@@ -24,8 +24,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
     Raises: ValueError for a model without a BERT, and for a text without words.
     """
     config: Any = trained.model.config
-    if not attends(trained.model):
-        raise without_attention(trained)
+    require_attention(trained)
     inputs: WordInputs = trained.processor.inputs
     if max_length is not None:
         inputs = dataclasses.replace(inputs, max_pieces=min(max_length, inputs.max_pieces))
@@ -43,8 +42,3 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
     names = inputs.pieces.tokens(tokens)
     maps = AttentionMaps(names, names, weights)
     return TextAttention(text, (maps,), len(read) < len(words))
-
-
-def attends(model: Any) -> bool:
-    """Whether a tagger or a parser has a BERT."""
-    return isinstance(model.config, WordEncoderConfig) and bool(model.config.bert)

@@ -1,11 +1,10 @@
 """Classification of any inputs: one class, any number of classes, or a number; of one part of the data, or several."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
 
@@ -22,10 +21,11 @@ from jaxnlp.ops.classification import balanced_weights
 from jaxnlp.ops.gradient_surgery import project_conflicts
 from jaxnlp.saving.serialization import from_json
 from jaxnlp.targets import of_part
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained, forward, pretrained_model
+from jaxnlp.tasks import Method, MetricKind, Objective, Task, Trained, forward, pretrained_model
+from jaxnlp.tasks.attention import attends
 from jaxnlp.tasks.bert_verbs.encodings import has_bert
 from jaxnlp.tasks.bert_verbs.exported import read_exported
-from jaxnlp.tasks.classification.attention import attend, attends
+from jaxnlp.tasks.classification.attention import attend
 from jaxnlp.tasks.classification.commands import Predict, PredictionAttention
 from jaxnlp.tasks.classification.decoders import decoder_classes, decoder_classifier_of_transformers
 from jaxnlp.tasks.classification.evaluators import Validation, measures_of
@@ -59,6 +59,13 @@ class Classification(Task):
     """
 
     model_types = (*families(), *CLASSIFIERS, *DECODERS, *image_encoders.families())
+    evaluators = {"validation": Validation, "threshold": ChooseThreshold}
+    commands = {"predict": Predict, "attention": PredictionAttention, "embed": EmbedInputs, "export": ExportClassifier}
+    methods = {
+        "predict": Method(predict, warm_up),
+        "embed": Method(embed, warm_up_embed, lambda model: has_bert(model) or of_images(model)),
+        "attend": Method(attend, offered=attends),
+    }
 
     label_smoothing: Rate = 0.0
     """Share of each target's probability that is spread evenly over the classes in training."""
@@ -179,20 +186,6 @@ class Classification(Task):
         if self.balanced and corpus.token_counts is not None:  # a file is scored without weights
             return balanced_weights(jnp.asarray(corpus.token_counts))
         return jnp.asarray(self.class_weights, jnp.float32) if self.class_weights else None
-
-    def evaluators(self) -> Mapping[str, type[Evaluator]]:
-        return {"validation": Validation, "threshold": ChooseThreshold}
-
-    def commands(self) -> Mapping[str, type[Command]]:
-        return {"predict": Predict, "attention": PredictionAttention, "embed": EmbedInputs, "export": ExportClassifier}
-
-    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
-        functions: dict[str, Callable[..., Any]] = {"predict": predict}
-        functions |= {"embed": embed} if model is None or has_bert(model) or of_images(model) else {}
-        return functions | ({"attend": attend} if model is None or attends(model) else {})
-
-    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
-        return {"predict": warm_up, "embed": warm_up_embed}
 
     def exports(self, trained: Trained) -> Mapping[str, Exportable]:
         return exports(trained)

@@ -12,7 +12,7 @@ from jaxnlp.inference.batches import Shape, in_batches
 from jaxnlp.ops.compiler_options import jit
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
-from jaxnlp.tasks.attention import without_attention
+from jaxnlp.tasks.attention import require_attention
 from jaxnlp.tasks.bert_verbs import encodings
 from jaxnlp.tasks.classification.inputs import Chunk, batch_shapes, read_chunk
 from jaxnlp.text.raw_texts import refuse_blank
@@ -36,8 +36,7 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
         raise ValueError(f"attend reads texts, but {trained.name} reads images; draw their maps with: jaxnlp attention")
     if encodings.has_bert(trained.model):
         return encodings.attend(trained, text, pair, max_length=max_length)
-    if not attends(trained.model):
-        raise without_attention(trained)
+    require_attention(trained)
     if pair is not None or max_length is not None:
         raise ValueError("pair and max_length apply only to a BERT; remove them")
     refuse_blank((text,))
@@ -63,8 +62,3 @@ def word_weights(trained: Trained, chunk: Chunk) -> list[tuple[list[str], np.nda
 @functools.partial(jit, static_argnums=0)
 def _attention_weights(model: Any, params: Params, tokens: jax.Array, mask: jax.Array) -> jax.Array:
     return model.attention_weights(params, tokens, mask)
-
-
-def attends(model: Any) -> bool:
-    """Whether a classifier attends to texts."""
-    return encodings.has_bert(model) or model.config.has_attention_weights

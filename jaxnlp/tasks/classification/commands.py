@@ -16,7 +16,7 @@ from jaxnlp.models.bert import BertModelConfig
 from jaxnlp.ops.compiler_options import jit
 from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.attention import PAGE_TOKENS, page_of, without_attention
+from jaxnlp.tasks.attention import PAGE_TOKENS, page_of, require_attention
 from jaxnlp.tasks.classification import rollout_page, words_page
 from jaxnlp.tasks.classification.attention import word_weights
 from jaxnlp.tasks.classification.inputs import IMAGE_SHAPES, CommandInputs, chosen_part, given_rows, read_chunk
@@ -132,10 +132,9 @@ class PredictionAttention(Command):
             page = _page_of_layers(trained, given, PAGE_TOKENS if self.max_length is None else self.max_length)
         elif config.has_rollout:
             page = _page_of_images(trained, given)
-        elif config.has_attention_weights:
-            page = _page_of_texts(trained, given)
         else:
-            raise without_attention(trained)
+            require_attention(trained)
+            page = _page_of_texts(trained, given)
         write_file(self.out, page.encode())
         print(self.out)
 

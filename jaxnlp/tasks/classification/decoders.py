@@ -21,7 +21,6 @@ from jaxnlp.convert.sentence_transformers import tokenizer_max_length
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.classifier import HEAD
 from jaxnlp.models.decoder_classifier import DECODER, DecoderClassifierConfig, classifier_of
-from jaxnlp.targets import AnyNumber
 from jaxnlp.tasks import Task, Trained, pretrained_model
 from jaxnlp.tasks.classification.pretrained import targets_of
 from jaxnlp.text.byte_pairs import BytePairs
@@ -82,7 +81,7 @@ def save_decoder_classifier(folder: Path, trained: Trained) -> str:
             f"a class of Transformers has no bias to predict numbers from {targets.lowest:g} on; train on labels whose "
             "scale begins at 0, or give --format jax"
         )
-    if isinstance(targets, AnyNumber) and targets.sigmoid:
+    if targets.sigmoid:
         raise WeightsError("a class of Transformers has no sigmoid after its output; give --format jax")
     special = processor.vocabulary.special
     named = {"bos_token": special.cls, "eos_token": special.sep, "unk_token": special.unk}

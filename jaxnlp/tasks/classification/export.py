@@ -6,7 +6,6 @@ from typing import Any
 from jaxnlp.inference.batches import Shape
 from jaxnlp.inference.exportable import Exportable, axes_of_batches
 from jaxnlp.models.text_vectors import cosine
-from jaxnlp.targets import AnyNumber
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.encodings import has_bert
 from jaxnlp.tasks.classification import vectors
@@ -50,6 +49,6 @@ def _classify(trained: Trained, part: str) -> Exportable:
         shortest=shortest,
     )
     returns = "outputs [B, C]: the logits of the classes in labels, or a number from 0 to 1 between its ends"
-    if isinstance(processor.targets, AnyNumber) and processor.targets.sigmoid:
+    if processor.targets.sigmoid:
         returns = "outputs [B, 1]: the logits of numbers: a number is the sigmoid of its logit"
     return Exportable(returns, apply, axes, inputs, processor.targets.to_json())

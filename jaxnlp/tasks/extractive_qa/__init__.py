@@ -4,20 +4,20 @@ Sources: Rajpurkar et al. 2016 and 2018 for the task; Devlin et al. 2019, sectio
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import flax.linen as nn
 import jax.numpy as jnp
 
 from jaxnlp.config import Count, Finite
 from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
-from jaxnlp.models.extractive_qa import AnswerSpanConfig, BertSpanConfig
+from jaxnlp.models.extractive_qa import AnswerSpanConfig
 from jaxnlp.ops.losses import cross_entropy
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained, forward
+from jaxnlp.tasks import Method, MetricKind, Objective, Task, Trained, forward
+from jaxnlp.tasks.attention import attends
 from jaxnlp.tasks.bert_verbs.commands import PairAttention
 from jaxnlp.tasks.bert_verbs.encodings import attend
 from jaxnlp.tasks.extractive_qa.answers import ask, exports, warm_up_ask
@@ -35,6 +35,9 @@ class ExtractiveQA(Task):
     """
 
     model_types = tuple(CLASSES)
+    evaluators = {"validation": Validation, "threshold": Threshold}
+    commands = {"ask": Ask, "attention": PairAttention, "export": ExportSpans}
+    methods = {"ask": Method(ask, warm_up_ask), "attend": Method(attend, offered=attends)}
 
     max_answer_tokens: Count = 30
     """Maximum length of an answer in tokens."""
@@ -68,19 +71,6 @@ class ExtractiveQA(Task):
             return losses.nll / jnp.maximum(losses.count, 1.0), ({"loss": (losses.nll / 2, count)}, carry)
 
         return Objective(loss)
-
-    def evaluators(self) -> Mapping[str, type[Evaluator]]:
-        return {"validation": Validation, "threshold": Threshold}
-
-    def commands(self) -> Mapping[str, type[Command]]:
-        return {"ask": Ask, "attention": PairAttention, "export": ExportSpans}
-
-    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
-        has_bert = model is None or isinstance(getattr(model, "config", None), BertSpanConfig)
-        return {"ask": ask} | ({"attend": attend} if has_bert else {})
-
-    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
-        return {"ask": warm_up_ask}
 
     def exports(self, trained: Trained) -> Mapping[str, Exportable]:
         return exports(trained)

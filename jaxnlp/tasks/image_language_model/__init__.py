@@ -1,16 +1,12 @@
 """Language modelling of images: each pixel is a token, predicted from the pixels before it."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
-
-import flax.linen as nn
 
 from jaxnlp.config import Natural
 from jaxnlp.corpus import Corpus, DataError
 from jaxnlp.images.palette import Palette
 from jaxnlp.models import ModelConfig
-from jaxnlp.tasks import Command, Evaluator
+from jaxnlp.tasks import Method
 from jaxnlp.tasks.image_language_model.evaluators import Validation
 from jaxnlp.tasks.image_language_model.generation import Generate, generate, warm_up
 from jaxnlp.tasks.language_model import LanguageModel
@@ -25,6 +21,9 @@ class ImageLanguageModel(LanguageModel):
     """
 
     model_types = ()
+    evaluators = {"validation": Validation}
+    commands = {"generate": Generate, "export": ExportDecoder}
+    methods = {"generate": Method(generate, warm_up)}
 
     sample_images: Natural = 4
     """Number of validation images whose lower half is completed at each evaluation, for the report; 0 = none."""
@@ -43,15 +42,3 @@ class ImageLanguageModel(LanguageModel):
                 f"images have {palette.pixels} pixels, but the model reads at most {model.max_length}; set "
                 f"--model.{model.length_field.replace('_', '-')} {palette.pixels}, or a smaller --data.resize"
             )
-
-    def evaluators(self) -> Mapping[str, type[Evaluator]]:
-        return {"validation": Validation}
-
-    def commands(self) -> Mapping[str, type[Command]]:
-        return {"generate": Generate, "export": ExportDecoder}
-
-    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
-        return {"generate": generate}
-
-    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
-        return {"generate": warm_up}

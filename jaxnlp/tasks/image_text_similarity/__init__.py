@@ -1,18 +1,15 @@
 """Similarity of images and texts: their vectors in one space, and classes of images that are texts."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import flax.linen as nn
 
 from jaxnlp.convert.clip import MODEL_TYPE, TEXT_TYPE
 from jaxnlp.convert.pretrained_clip import read_clip
 from jaxnlp.corpus import DataConfig
 from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
-from jaxnlp.tasks import Command, Evaluator, Task, Trained, pretrained_model
+from jaxnlp.tasks import Method, Task, Trained, pretrained_model
 from jaxnlp.tasks.image_text_similarity.attention import attend
 from jaxnlp.tasks.image_text_similarity.commands import (
     AttentionToImages,
@@ -33,6 +30,18 @@ class ImageTextSimilarity(Task):
     """
 
     model_types = (MODEL_TYPE, TEXT_TYPE)
+    commands = {
+        "predict": PredictTexts,
+        "attention": AttentionToImages,
+        "embed": EmbedTextsAndImages,
+        "export": ExportSimilarity,
+    }
+    methods = {
+        "embed": Method(embed, warm_up),
+        "predict": Method(predict, offered=has_images),
+        "classifier": Method(classifier, offered=has_images),
+        "attend": Method(attend),
+    }
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         del data
@@ -40,24 +49,6 @@ class ImageTextSimilarity(Task):
             f"models that compare images and texts are not trained here, got {type(model).__name__}; a classifier of "
             "images begins with the encoder of images: --init-from FOLDER"
         )
-
-    def evaluators(self) -> Mapping[str, type[Evaluator]]:
-        return {}
-
-    def commands(self) -> Mapping[str, type[Command]]:
-        return {
-            "predict": PredictTexts,
-            "attention": AttentionToImages,
-            "embed": EmbedTextsAndImages,
-            "export": ExportSimilarity,
-        }
-
-    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
-        of_images = {"predict": predict, "classifier": classifier} if model is None or has_images(model) else {}
-        return {"embed": embed, **of_images, "attend": attend}
-
-    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
-        return {"embed": warm_up}
 
     def exports(self, trained: Trained) -> Mapping[str, Exportable]:
         return exports(trained)

@@ -1,7 +1,7 @@
 """Language modelling: predict each token from the tokens before it. Recurrent models carry states between batches."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,10 +20,10 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent import RecurrentModelConfig
 from jaxnlp.ops.losses import TokenLosses, cross_entropy, linear_cross_entropy
 from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained, forward, pretrained_model
-from jaxnlp.tasks.attention import Attention
+from jaxnlp.tasks import Method, MetricKind, Objective, Task, Trained, forward, pretrained_model
+from jaxnlp.tasks.attention import Attention, attends
 from jaxnlp.tasks.export.decoders import read_and_step
-from jaxnlp.tasks.language_model.attention import attend, attends
+from jaxnlp.tasks.language_model.attention import attend
 from jaxnlp.tasks.language_model.commands import Generate, generate, warm_up
 from jaxnlp.tasks.language_model.dynamic_evaluation import DynamicPerplexity
 from jaxnlp.tasks.language_model.evaluators import (
@@ -51,6 +51,14 @@ class LanguageModel(Task):
     """
 
     model_types = tuple(families())
+    evaluators = {"validation": Validation}
+    commands = {"generate": Generate, "perplexity": PerplexityOfTexts, "attention": Attention, "export": ExportDecoder}
+    methods = {
+        "generate": Method(generate, warm_up),
+        "perplexity": Method(perplexity, warm_up_perplexity),
+        "attend": Method(attend, offered=attends),
+    }
+
     stateful: ClassVar[bool] = False
     """Whether a row continues from the final states of the previous batch."""
 
@@ -142,20 +150,6 @@ class LanguageModel(Task):
         del batch
         return {}
 
-    def evaluators(self) -> Mapping[str, type[Evaluator]]:
-        return {"validation": Validation}
-
-    def commands(self) -> Mapping[str, type[Command]]:
-        return {"generate": Generate, "perplexity": PerplexityOfTexts, "attention": Attention, "export": ExportDecoder}
-
-    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
-        return {"generate": generate, "perplexity": perplexity} | (
-            {"attend": attend} if model is None or attends(model) else {}
-        )
-
-    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
-        return {"generate": warm_up, "perplexity": warm_up_perplexity}
-
     def exports(self, trained: Trained) -> Mapping[str, Exportable]:
         return read_and_step(decoder_of(trained.model))
 
@@ -182,6 +176,14 @@ class RecurrentLanguageModel(LanguageModel):
     """
 
     model_types = ()
+    evaluators = {
+        "validation": RecurrentValidation,
+        "perplexity": Perplexity,
+        "dynamic": DynamicPerplexity,
+        "next_word": NextWord,
+        "continuations": Continuations,
+    }
+
     stateful: ClassVar[bool] = True
 
     activation_regularization: NonNegative = 0.0
@@ -225,15 +227,6 @@ class RecurrentLanguageModel(LanguageModel):
             return self._measured(losses, objective, key, batch, carry)
 
         return Objective(loss, empty_carry=lambda rows: _wide(model.empty_cache(rows)))
-
-    def evaluators(self) -> Mapping[str, type[Evaluator]]:
-        return {
-            "validation": RecurrentValidation,
-            "perplexity": Perplexity,
-            "dynamic": DynamicPerplexity,
-            "next_word": NextWord,
-            "continuations": Continuations,
-        }
 
 
 def _wide(states: PyTree) -> PyTree:

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from jaxnlp.input_files.text_files import line_feeds
-from jaxnlp.models.gpt import GPT, AttentionAxis
+from jaxnlp.models.gpt import AttentionAxis
 from jaxnlp.ops.compiler_options import jit
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
-from jaxnlp.tasks.attention import without_attention
+from jaxnlp.tasks.attention import require_attention
 from jaxnlp.tasks.language_model.prompts import decode_continuation
 from jaxnlp.text.raw_texts import require_texts
 
@@ -29,8 +29,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
     Raises: ValueError for a model that does not attend, and a text that is empty or not in the vocabulary.
     """
     model: Any = trained.model
-    if not attends(model):
-        raise without_attention(trained)
+    require_attention(trained)
     limit = model.capacity if max_length is None else min(max_length, model.capacity)
     if limit < 1:
         raise ValueError(f"max_length must be at least 1, got {limit}")
@@ -64,11 +63,6 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 def _name(vocabulary: Any, token: int) -> str:
     """The text of a token, with signs for white space."""
     return decode_continuation(vocabulary, [token]).translate(WHITESPACE_SIGNS)
-
-
-def attends(model: Any) -> bool:
-    """Whether a language model attends; a recurrent one does not."""
-    return isinstance(model, GPT)
 
 
 def _named(axis: AttentionAxis, tokens: list[str]) -> list[str]:

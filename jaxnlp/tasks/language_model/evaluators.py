@@ -301,7 +301,7 @@ class Continuations(Evaluator):
         return scorer
 
     def _score(self, scorer: Trained, run: Trained, prompts: np.ndarray, added: np.ndarray) -> tuple[float, int]:
-        if "perplexity" in scorer.task.evaluators() and scorer.processor == run.processor:
+        if "perplexity" in scorer.task.evaluators and scorer.processor == run.processor:
             return continuation_loss(scorer, prompts, added)
         decode = run.processor.decode
         scores = [score_text(scorer, decode(new), decode(old)) for old, new in zip(prompts, added, strict=True)]

@@ -55,7 +55,7 @@ NO_SCORE = TextScore(0.0, 0)
 
 def check_scorer(scorer: Trained, name: str) -> None:
     """Raises: ValueError, with this name, for a model that is not a language model."""
-    if perplexity not in scorer.task.functions().values():
+    if "perplexity" not in scorer.task.methods:
         raise ValueError(f"{name} is not a language model: its task is {type(scorer.task).__name__}")
 
 

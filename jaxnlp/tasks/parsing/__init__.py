@@ -1,11 +1,9 @@
 """Dependency parsing: predicts a tree over the words of a sentence, by transitions or from the scores of all arcs."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import flax.linen as nn
 
 from jaxnlp.config import NonNegative, Rate
 from jaxnlp.corpus import Corpus, DataConfig, Split
@@ -13,10 +11,10 @@ from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.graph_parser import GraphParserConfig
 from jaxnlp.models.parser import ParserConfig
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
-from jaxnlp.tasks.attention import Attention
+from jaxnlp.tasks import Method, MetricKind, Objective, Task, Trained
+from jaxnlp.tasks.attention import Attention, attends
 from jaxnlp.tasks.bert_verbs.exported import read_exported
-from jaxnlp.tasks.bert_verbs.word_attention import attend, attends
+from jaxnlp.tasks.bert_verbs.word_attention import attend
 from jaxnlp.tasks.bert_verbs.word_export import ExportWords
 from jaxnlp.tasks.parsing.commands import Parse, parse, warm_up
 from jaxnlp.tasks.parsing.evaluators import Validation
@@ -36,6 +34,10 @@ class Parsing(Task):
     the right head and relation. The CoNLL 2018 shared task defines both on gold words. Punctuation counts, and
     relations are compared without their subtypes.
     """
+
+    evaluators = {"validation": Validation}
+    commands = {"parse": Parse, "attention": Attention, "export": ExportWords}
+    methods = {"parse": Method(parse, warm_up), "attend": Method(attend, offered=attends)}
 
     l2: NonNegative = 0.0
     """L2 regularisation: add half of this times the sum of all squared parameters to the training loss."""
@@ -68,18 +70,6 @@ class Parsing(Task):
         if isinstance(model.config, GraphParserConfig):
             return graph_objective(model, l2=self.l2)
         return transition_objective(model, l2=self.l2, label_smoothing=self.label_smoothing)
-
-    def evaluators(self) -> Mapping[str, type[Evaluator]]:
-        return {"validation": Validation}
-
-    def commands(self) -> Mapping[str, type[Command]]:
-        return {"parse": Parse, "attention": Attention, "export": ExportWords}
-
-    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
-        return {"parse": parse} | ({"attend": attend} if model is None or attends(model) else {})
-
-    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
-        return {"parse": warm_up}
 
     def exports(self, trained: Trained) -> Mapping[str, Exportable]:
         return exports(trained)

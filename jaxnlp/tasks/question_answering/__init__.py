@@ -1,14 +1,13 @@
 """Question answering by a language model over characters: `question MASK answer MASK`, scored on the answer."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import flax.linen as nn
 import jax.numpy as jnp
 
 from jaxnlp.corpus import Split
-from jaxnlp.tasks import Command, Evaluator, MetricKind
+from jaxnlp.tasks import Method, MetricKind
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.tasks.question_answering.commands import Predict, ask, warm_up_ask
 from jaxnlp.tasks.question_answering.evaluators import ConstantAnswer, Validation
@@ -23,6 +22,10 @@ class QuestionAnswering(LanguageModel):
     """
 
     model_types = ()
+    evaluators = {"validation": Validation, "constant_answer": ConstantAnswer}
+    commands = {**LanguageModel.commands, "predict": Predict}
+    methods = {**LanguageModel.methods, "ask": Method(ask, warm_up_ask)}
+
     _progress = "positions_per_token"
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
@@ -38,15 +41,3 @@ class QuestionAnswering(LanguageModel):
         tokens = batch["tokens"]
         # Padding is PAD, id 0, on both sides.
         return {"positions_per_token": (jnp.asarray(tokens.size, jnp.float32), (tokens != 0).sum(dtype=jnp.float32))}
-
-    def evaluators(self) -> Mapping[str, type[Evaluator]]:
-        return {"validation": Validation, "constant_answer": ConstantAnswer}
-
-    def commands(self) -> Mapping[str, type[Command]]:
-        return {**super().commands(), "predict": Predict}
-
-    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
-        return {**super().functions(model), "ask": ask}
-
-    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
-        return {**super().warm_ups(), "ask": warm_up_ask}

@@ -39,7 +39,7 @@ class Validation(Evaluator):
             return
         lengths = [len(question.text) + 1 for question in questions]
         compile_completions(scoring.compile, decoder(scoring), params, lengths)
-        if scoring.split.scored and hasattr(model, "attention_maps"):
+        if scoring.split.scored and model.config.attends:
             scoring.compile(scoring.once(jit, model.attention_maps), params, _padded((), model.capacity))
 
     def __call__(self, scoring: Scoring) -> Evaluation:
@@ -116,7 +116,7 @@ def attention_sections(scoring: Scoring, questions: Sequence[Question], given: S
     """For a few answers, the attention of each character through all layers."""
     model: Any = scoring.trained.model
     shown = [(q, line) for q, line in zip(questions, given, strict=True) if line][:MAX_MAPS]
-    if not shown or not hasattr(model, "attention_maps"):
+    if not shown or not model.config.attends:
         return []
     vocabulary = scoring.trained.processor
     # The last character of an answer is generated and never read.

@@ -3,11 +3,10 @@
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -18,10 +17,10 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.tagger import LabelScores, TaggerConfig, by_part
 from jaxnlp.ops.crf import crf_log_likelihood
 from jaxnlp.targets import of_part
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained, forward
-from jaxnlp.tasks.attention import Attention
+from jaxnlp.tasks import Method, MetricKind, Objective, Task, Trained, forward
+from jaxnlp.tasks.attention import Attention, attends
 from jaxnlp.tasks.bert_verbs.exported import read_exported
-from jaxnlp.tasks.bert_verbs.word_attention import attend, attends
+from jaxnlp.tasks.bert_verbs.word_attention import attend
 from jaxnlp.tasks.bert_verbs.word_export import ExportWords
 from jaxnlp.tasks.tagging import scores
 from jaxnlp.tasks.tagging.commands import Predict, tag
@@ -44,6 +43,9 @@ class Tagging(Task):
     """
 
     model_types = tuple(CLASSES)
+    evaluators = {"validation": Validation}
+    commands = {"predict": Predict, "attention": Attention, "export": ExportWords}
+    methods = {"tag": Method(tag, warm_up), "attend": Method(attend, offered=attends)}
 
     constrained: bool = True
     """Predict only sequences of labels that the scheme allows, such as I-PER only within an entity."""
@@ -86,18 +88,6 @@ class Tagging(Task):
             return nll / jnp.maximum(count, 1.0), (metrics | {"loss": (nll, count)}, carry)
 
         return Objective(loss)
-
-    def evaluators(self) -> Mapping[str, type[Evaluator]]:
-        return {"validation": Validation}
-
-    def commands(self) -> Mapping[str, type[Command]]:
-        return {"predict": Predict, "attention": Attention, "export": ExportWords}
-
-    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
-        return {"tag": tag} | ({"attend": attend} if model is None or attends(model) else {})
-
-    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
-        return {"tag": warm_up}
 
     def exports(self, trained: Trained) -> Mapping[str, Exportable]:
         return exports(trained)

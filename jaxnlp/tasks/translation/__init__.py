@@ -3,18 +3,15 @@
 import dataclasses
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import flax.linen as nn
 
 from jaxnlp.config import Rate
 from jaxnlp.convert.encoder_decoders import families
 from jaxnlp.convert.pretrained_encoder_decoder import read_encoder_decoder
 from jaxnlp.corpus import Corpus, Split
 from jaxnlp.models import ModelConfig
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Trained, pretrained_model
+from jaxnlp.tasks import Method, MetricKind, Trained, pretrained_model
 from jaxnlp.tasks.text_to_text import TextToText
 from jaxnlp.tasks.translation.attention import TranslationAttention, attend
 from jaxnlp.tasks.translation.commands import Translate, translate, warm_up
@@ -32,6 +29,9 @@ class Translation(TextToText):
     """The cross-entropy of `TextToText`; validation also compares translations with their references."""
 
     model_types = tuple(families())
+    evaluators = {"validation": Validation, "translation": Translations}
+    commands = {"translate": Translate, "attention": TranslationAttention, **TextToText.commands}
+    methods = {"translate": Method(translate, warm_up), "attend": Method(attend)}
 
     label_smoothing: Rate = 0.1
     """Label smoothing: fraction of each target's probability that training spreads evenly over the vocabulary."""
@@ -57,18 +57,6 @@ class Translation(TextToText):
                 "most translations are Chinese or Japanese, whose words BLEU's tokenizer 13a does not separate; set "
                 "--task.bleu-tokenizer zh, or char"
             )
-
-    def evaluators(self) -> Mapping[str, type[Evaluator]]:
-        return {"validation": Validation, "translation": Translations}
-
-    def commands(self) -> Mapping[str, type[Command]]:
-        return {"translate": Translate, "attention": TranslationAttention, **super().commands()}
-
-    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
-        return {"translate": translate, "attend": attend}
-
-    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
-        return {"translate": warm_up}
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

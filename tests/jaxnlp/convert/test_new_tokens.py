@@ -52,7 +52,7 @@ def assert_like_transformers(kind, folder, ours, out, rows, call):
     theirs = kind.from_pretrained(folder).eval()
     before = {name: tensor.clone() for name, tensor in theirs.state_dict().items()}
     theirs.resize_token_embeddings(rows)
-    ours.task.commands()["export"](out)(ours)
+    ours.task.commands["export"](out)(ours)
     read, report = kind.from_pretrained(out, output_loading_info=True)
     assert not any(report.values())
     resized = 0

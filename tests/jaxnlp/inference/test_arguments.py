@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxnlp.inference.arguments import one_or_many, with_kinds_required
+from jaxnlp.inference.arguments import one_or_many, with_plain_kinds
 
 
 @one_or_many
@@ -40,19 +40,20 @@ def test_second_texts_are_a_list_as_the_first_are(pairs):
         joined("m", ["a", "c"], pairs)
 
 
-def test_inputs_have_the_name_of_the_function_and_wrong_arguments_are_refused_by_it():
+def test_inputs_have_the_name_of_the_function_and_wrong_arguments_are_refused():
     assert joined("m", inputs="ab", end="!") == "m:ab!"
+    method = with_plain_kinds(joined)
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'start'; its arguments are inputs, pairs, end$"):
-        joined("m", "ab", start="!")
+        method("m", "ab", start="!")
     with pytest.raises(TypeError, match=r"^joined: missing a required argument: 'inputs'$"):
-        joined("m")
+        method("m")
 
 
 def test_a_misspelt_name_of_the_inputs_is_answered_with_theirs():
     with pytest.raises(
         TypeError, match=r"^joined: got an unexpected keyword argument 'texts'; its arguments are inputs"
     ):
-        joined("m", texts=["ab"])
+        with_plain_kinds(joined)("m", texts=["ab"])
 
 
 class Frame:
@@ -104,6 +105,7 @@ def test_an_array_of_texts_is_a_list_of_texts_or_of_lists_of_words(kind):
 
 @pytest.mark.parametrize("value", ["yes", "", None, 1, [True]])
 def test_what_is_true_or_false_is_neither_a_text_nor_a_number(value):
+    @with_plain_kinds
     @one_or_many
     def look(trained, inputs, *, resize: bool = False):
         return [resize for _ in inputs]
@@ -116,7 +118,7 @@ def test_what_is_true_or_false_is_neither_a_text_nor_a_number(value):
 
 @pytest.mark.parametrize("value", ["2", None, True, [2], 2.5])
 def test_a_whole_number_is_a_number_and_may_be_an_array(value):
-    @with_kinds_required
+    @with_plain_kinds
     def attend(trained, text, *, count: int = 1, limit: float | None = None):
         return count, limit
 

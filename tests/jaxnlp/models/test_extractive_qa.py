@@ -117,7 +117,7 @@ def test_an_encoder_is_adopted_from_any_bert_and_the_head_from_a_model_of_this_k
     assert adopted.config.encoder.width == 8
     assert adopted.processor is VOCABULARY
     assert set(adopted.params) == {"encoder", "span"}
-    other = types.SimpleNamespace(bert_path=("encoder",), encoder=BERT.encoder, bert_vocabulary=lambda _: VOCABULARY)
+    other = types.SimpleNamespace(bert_path=("encoder",), encoder=BERT.encoder)
     encoder = types.SimpleNamespace(**vars(pretrained) | {"model": types.SimpleNamespace(config=other)})
     assert set(BertSpanConfig().adopt(encoder).params) == {"encoder"}
     assert BERT.frozen(("encoder", "pooler", "kernel"))

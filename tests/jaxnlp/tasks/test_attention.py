@@ -58,9 +58,9 @@ def test_a_model_that_does_not_attend_says_so_in_one_line(tmp_path):
 
 def test_every_task_with_the_verb_has_the_function_and_no_other_has_it():
     tasks = [task() for task in every_task()]
-    assert sum("attention" in task.commands() for task in tasks) >= 7
+    assert sum("attention" in task.commands for task in tasks) >= 7
     for task in tasks:
-        assert ("attention" in task.commands()) == ("attend" in task.functions()), type(task).__name__
+        assert ("attention" in task.commands) == ("attend" in task.methods), type(task).__name__
 
 
 def test_weights_in_python_have_the_shape_that_is_told(gpt):

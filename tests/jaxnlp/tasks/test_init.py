@@ -32,7 +32,7 @@ from jaxnlp.models.text_cnn import TextCNNConfig
 from jaxnlp.models.text_rnn import TextRNNConfig
 from jaxnlp.ops.devices import compile_for
 from jaxnlp.saving.serialization import ConfigError
-from jaxnlp.tasks import Task, Trained, every_task
+from jaxnlp.tasks import Method, Task, Trained, every_task
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.parsing import Parsing
 from jaxnlp.tasks.text_to_text import TextToText
@@ -172,7 +172,7 @@ def validated(setup):
         layout=make_parallel("jit", jax.devices()[:1]),
         kept={},
     )
-    return task.evaluators()["validation"]()(scoring).metrics
+    return task.evaluators["validation"]()(scoring).metrics
 
 
 def test_every_task_is_here(files):
@@ -183,7 +183,7 @@ def test_every_task_is_here(files):
 @pytest.mark.parametrize("task", every_task())
 def test_help_of_a_trained_model_shows_each_argument_except_the_model(task):
     trained = Trained(task(), None, {}, None)
-    for name, function in task().functions().items():
+    for name, (function, *_) in task.methods.items():
         method = getattr(trained, name)
         wanted = [*inspect.signature(function).parameters][1:]
         assert [*inspect.signature(method).parameters] == wanted
@@ -201,9 +201,8 @@ def test_warming_up_announces_compilation_and_takes_options_of_one_function():
     def warm_up(trained, *, num_beams: int = 1):
         calls.append(({"num_beams": num_beams}, compilation._watch.depth))
 
-    task: Any = SimpleNamespace(
-        warm_ups=lambda: {"predict": warm_up, "embed": warm_up}, functions=lambda model: {"predict": None}
-    )
+    methods = {"predict": Method(print, warm_up), "embed": Method(print, warm_up, lambda model: False)}
+    task: Any = SimpleNamespace(methods=methods)
     trained = Trained(task, None, {}, None)
     trained.warm_up()
     trained.warm_up("predict", num_beams=2)

@@ -48,7 +48,7 @@ def test_texts_survive_and_rates_of_zero_and_one_change_nothing_and_merge_nothin
     subwords = train_subwords(texts * 3, "bpe", 300)
     plain = [[*subwords.encode(text), END] for text in texts]
     assert [row.tolist() for row in BPEDropout(subwords, texts, 0.0)(np.random.default_rng(0))] == plain
-    characters = [[*subwords.encode(text, dropout=1.0), END] for text in texts]
+    characters = [[*(id for word in subwords.words(text) for id in subwords.ids_of([*word])), END] for text in texts]
     assert [row.tolist() for row in BPEDropout(subwords, texts, 1.0)(np.random.default_rng(0))] == characters
     draw = BPEDropout(subwords, texts, 0.3)
     for seed in range(20):
@@ -60,4 +60,14 @@ def test_texts_survive_and_rates_of_zero_and_one_change_nothing_and_merge_nothin
 
 def test_consecutive_unknown_characters_are_one_token():
     (row,) = BPEDropout(LETTERS, ["xyz xyz"], 0.5)(np.random.default_rng(0))
-    assert row.tolist() == [UNKNOWN, END] == [*LETTERS.encode("xyz xyz", dropout=0.5), END]
+    assert row.tolist() == [UNKNOWN, END]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rate", "message"),
+    [("words", 0.1, "needs subwords of kind bpe, got words"), ("bpe", 1.5, r"rate must be in \[0, 1\], got 1.5")],
+)
+def test_dropout_is_refused_where_there_are_no_merges(kind, rate, message):
+    texts = ["the sea the shore"] * 3
+    with pytest.raises(ValueError, match=message):
+        BPEDropout(train_subwords(texts, kind, 300), texts, rate)

@@ -144,10 +144,8 @@ def test_files_that_are_missing_or_damaged_are_named(tiny, tmp_path):
         MarianTokenizer.of_folder(tmp_path, 3)
 
 
-def test_dropout_half_characters_and_wrong_fields_are_refused(tiny):
+def test_half_characters_and_wrong_fields_are_refused(tiny):
     held = tiny[2]
-    with pytest.raises(ValueError, match="dropout needs subwords of kind bpe"):
-        held.encode("the", dropout=0.1)
     with pytest.raises(UnknownTokenError, match="not Unicode"):
         held.encode_target("\ud800")
     fields = held.to_json()

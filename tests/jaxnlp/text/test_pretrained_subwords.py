@@ -68,8 +68,6 @@ def test_a_processor_puts_its_start_and_end_around_texts(subwords):
 def test_texts_and_options_that_do_not_fit_are_refused(subwords):
     with pytest.raises(UnknownTokenError, match="is not Unicode"):
         subwords.encode("\ud800")
-    with pytest.raises(ValueError, match="dropout needs subwords of kind bpe, got pretrained"):
-        subwords.encode("a", dropout=0.1)
 
 
 @pytest.mark.parametrize(

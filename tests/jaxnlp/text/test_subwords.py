@@ -38,8 +38,6 @@ def test_every_text_survives_in_nfc(trained, kind):
         assert subwords.decode(ids) == text
         assert subwords.encode(text) == subwords.encode(unicodedata.normalize("NFD", text)) == ids
         assert all(END < number < subwords.size - subwords.extra for number in ids)
-        if kind == "bpe":
-            assert subwords.decode(subwords.encode(text, dropout=0.3, seed=1)) == text
 
 
 @pytest.mark.parametrize("kind", ["characters", "words"])
@@ -88,23 +86,6 @@ def test_frequent_words_are_one_token_and_punctuation_is_separate(trained):
     assert trained["bpe"].tokens(trained["bpe"].encode("the sea, the man!"))[-1] == "!"
     words = trained["words"]
     assert words.tokens(words.encode("the sea, the man!")) == ["▁the", "▁sea", ",", "▁the", "▁man", "!"]
-
-
-def test_dropout_depends_only_on_the_seed(trained):
-    subwords = trained["bpe"]
-    whole = subwords.encode(TEXTS[1])
-    drawn = {tuple(subwords.encode(TEXTS[1], dropout=0.5, seed=seed)) for seed in range(10)}
-    assert len(drawn) > 5
-    assert subwords.encode(TEXTS[1], dropout=0.5, seed=3) == subwords.encode(TEXTS[1], dropout=0.5, seed=3)
-    assert subwords.encode(TEXTS[1]) == whole
-    assert min(map(len, drawn)) >= len(whole)
-
-
-def test_dropout_is_refused_where_there_are_no_merges(trained):
-    with pytest.raises(ValueError, match="dropout needs subwords of kind bpe, got words"):
-        trained["words"].encode("a", dropout=0.1)
-    with pytest.raises(ValueError, match=r"dropout must be in \[0, 1\], got 1.5"):
-        trained["bpe"].encode("a", dropout=1.5)
 
 
 @pytest.mark.parametrize("kind", KINDS)

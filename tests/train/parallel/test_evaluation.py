@@ -37,7 +37,7 @@ def measured(config, mode="jit", mesh=None, devices=1):
         kept={},
     )
     found = {}
-    for evaluator, make in config.task.evaluators().items():
+    for evaluator, make in config.task.evaluators.items():
         try:
             found |= {(evaluator, name): metric for name, metric in make()(scoring).metrics.items()}
         except ValueError as error:  # such as a threshold for ten classes

@@ -266,7 +266,7 @@ def test_weights_are_trained_further_on_pairs_and_exported_with_the_logits_of_th
 
 def test_a_t5_that_was_pretrained_further_by_span_corruption_is_exported(tiny, tmp_path):
     _, _, _, run = tiny
-    TextToText().commands()["export"](tmp_path / "out")(dataclasses.replace(run, task=TextToText()))
+    TextToText().commands["export"](tmp_path / "out")(dataclasses.replace(run, task=TextToText()))
     again = jaxnlp.load_pretrained(tmp_path / "out")
     jax.tree.map(np.testing.assert_array_equal, again.params, jax.device_get(run.params))
 

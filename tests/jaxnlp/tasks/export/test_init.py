@@ -11,7 +11,7 @@ from tests.jaxnlp.tasks.export.models import MODELS, trained_of
 
 def test_every_task_can_be_exported():
     for task in every_task():
-        assert issubclass(task().commands()["export"], ExportCommand)
+        assert issubclass(task().commands["export"], ExportCommand)
         assert "exports" in {name for base in task.__mro__[:-1] for name in vars(base)}
     assert {task for task, _, _ in MODELS.values()} == {*every_task()}
 
@@ -19,7 +19,7 @@ def test_every_task_can_be_exported():
 @pytest.mark.parametrize("name", ["lstm", "cnn", "crf", "transformer", "recurrent_spans"])
 def test_models_that_transformers_does_not_have_name_the_other_format(tmp_path, name):
     trained = trained_of(name)
-    export = trained.task.commands()["export"]
+    export = trained.task.commands["export"]
     message = f"^{name}: Transformers has no class for its model, a {type(trained.model).__name__}; give --format jax$"
     with pytest.raises(ValueError, match=message):
         export(tmp_path / "out")(trained)

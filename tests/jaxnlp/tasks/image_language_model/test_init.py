@@ -19,7 +19,7 @@ from train.loop import fit
 
 
 def test_what_texts_have_and_images_do_not_is_named(trained):
-    assert [*trained.task.functions(trained.model)] == ["generate"]
+    assert [*trained.task.methods] == ["generate"]
     with pytest.raises(AttributeError, match="ImageLanguageModel has no 'perplexity'; it has: generate"):
         trained.perplexity("a text")
     with pytest.raises(ValueError, match=r"task.sample_prompt applies only to texts"):

@@ -40,7 +40,7 @@ def test_a_classifier_of_images_begins_with_the_encoder_of_images(tiny):
 def test_such_models_are_not_trained(tiny):
     with pytest.raises(ValueError, match=r"are not trained here, got CLIPConfig; a classifier of images begins with"):
         ImageTextSimilarity().check(tiny[2].model.config, NumberWords())
-    assert ImageTextSimilarity().evaluators() == {}
+    assert ImageTextSimilarity().evaluators == {}
 
 
 @pytest.mark.thorough

@@ -395,8 +395,8 @@ def test_the_task_and_not_the_model_decides_whether_words_are_described():
     """A model with embeddings and a word vocabulary was taken for a language model once, whatever its task."""
     here = tuple(batches())
     assert Validation()(Scoring(batches=here, training=Split(here))).sections == []
-    assert LanguageModel().evaluators()["validation"] is Validation
-    assert RecurrentLanguageModel().evaluators()["validation"] is RecurrentValidation
+    assert LanguageModel().evaluators["validation"] is Validation
+    assert RecurrentLanguageModel().evaluators["validation"] is RecurrentValidation
 
 
 def test_the_perplexity_is_the_exponential_of_a_mean_in_nats():

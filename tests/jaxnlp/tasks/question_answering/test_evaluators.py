@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
@@ -36,7 +38,7 @@ ASKED = [Question("aa?", "bad"), Question("bbb?", "egg"), Question("h?", "cab")]
 class AttendsToTheFirst:
     """A model whose position t of T attends only to input 0."""
 
-    capacity = 20
+    capacity, config = 20, SimpleNamespace(attends=True)
 
     def attention_maps(self, params, tokens):
         rows, length = tokens.shape
@@ -86,7 +88,7 @@ def test_each_character_of_an_answer_has_a_weight_for_each_of_the_question_and_m
 
 
 def test_a_model_without_attention_has_no_maps_and_others_have_a_few():
-    assert heat_maps(scoring_of(object()), ASKED, ["bad"] * 3) == []
+    assert heat_maps(scoring_of(SimpleNamespace(config=SimpleNamespace(attends=False))), ASKED, ["bad"] * 3) == []
     assert len(heat_maps(scoring_of(AttendsToTheFirst()), ASKED * 4, ["bad"] * 12)) == MAX_MAPS
 
 
