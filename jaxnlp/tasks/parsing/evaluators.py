@@ -29,7 +29,8 @@ class Validation(Evaluator):
     """Parses whole sentences: UAS and LAS with and without punctuation, by relation and by length of the arc.
 
     The file of predictions is CoNLL-U: the given lines with the predicted heads and relations; with a tagger, those of
-    its tags, which also replace UPOS. Multiword tokens, empty nodes and comments stay.
+    its tags, which also replace UPOS. Multiword tokens, empty nodes and comments stay; blocks without words
+    are left out.
     """
 
     num_beams: Count = 1
