@@ -3,7 +3,7 @@
 Source: Roberts et al. 2020 (closed-book T5); Guu et al. 2020 for facts that are names and numbers. Data: CS224N,
 assignment 5. The answers about most people are only in the documents.
 Cost: 25 minutes on one CPU core of a busy machine with bfloat16 instructions.
-Expect: 81.0% and 76.8% accuracy with two seeds on the 500 questions of the development set; see docs/translation.md.
+Expect: 79.9% accuracy on the 500 questions of the development set (76.8% to 81.8%); see docs/translation.md.
 Command: jaxnlp train names_text_to_text --workdir runs/names_text_to_text
 """
 
