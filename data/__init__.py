@@ -22,13 +22,13 @@ P = TypeVar("P")
 
 
 def refuse_path(source: str, path: object, otherwise: str) -> None:
-    """Raises DataError for a path that is given with a source that reads none; `otherwise` is the remedy."""
+    """Raises DataError for a path with a source that reads none; `otherwise` is the remedy."""
     if path is not None:
         raise DataError(f"data.source {source} takes no path, got {path}; {otherwise}")
 
 
 def require_batch(count: int, batch_size: int, what: str) -> None:
-    """Raises DataError for fewer training examples than a batch; `what` is the noun for them."""
+    """Raises DataError for fewer training examples than a batch; `what` is their noun."""
     if count < batch_size:
         raise DataError(
             f"--data.batch-size {batch_size} exceeds the number of training {what}, {count}; give {count} or less"

@@ -1,7 +1,7 @@
 """Additions of two numbers, in characters: the question is `12+34`, and the answer is `46`.
 
-Source: karpathy/minGPT, projects/adder. Differs: numbers have no zeros before them, and the digits of a sum are in
-their usual order, the first one first, which is harder than the last one first.
+Source: karpathy/minGPT, projects/adder. Differs: numbers have no leading zeros, and the digits of a sum are in their
+usual order, which is harder than the reverse.
 """
 
 import dataclasses

@@ -16,7 +16,7 @@ class BytePairText(TextWindows):
     """Texts in windows of byte-level BPE tokens."""
 
     vocabulary_size: TokenCount = 50_257
-    """Maximum number of tokens, at least 256. A short text has fewer pairs to merge, and so fewer tokens."""
+    """Maximum number of tokens, at least 256; a short text gives fewer."""
     tokenizer: UserPath | None = None
     """A tokenizer.json with byte-level BPE, such as GPT-2's; None = merges are learned from the training text."""
 

@@ -1,4 +1,4 @@
-"""The public data sets that recipes and tests read: where they come from, their files, checksums and licences."""
+"""The public data sets of recipes and tests: sources, files, checksums and licences."""
 
 import re
 import tomllib
@@ -16,10 +16,10 @@ class RemoteFile:
     """A file of a public data set, identified by its checksum.
 
     Attributes:
-      name: what messages call it.
-      relative_path: its path in the folder JAXNLP_DATA and under the cache's `data/`, such as `set/train.txt`.
-      url: where it is downloaded from, https only.
-      sha256: checksum of its content, 64 lower-case hex digits; where relative_path ends in .gz, of the uncompressed
+      name: in messages.
+      relative_path: in the folder JAXNLP_DATA and under the cache's `data/`, such as `set/train.txt`.
+      url: of the download, https only.
+      sha256: checksum of its content, 64 lower-case hex digits; for a relative_path in .gz, of the uncompressed
         content. Such a file is compressed after the download if the url does not end in .gz.
     """
 
@@ -45,11 +45,11 @@ class DataSet:
 
     Attributes:
       name: of its folder in JAXNLP_DATA and in the cache.
-      title: what it is.
-      page: address of the page that it comes from.
+      title: a short description.
+      page: address of its page.
       licence: as far as known.
       megabytes: size of its files.
-      checksums: SHA-256 of each file's content by the file's name, as in `RemoteFile`.
+      checksums: SHA-256 of each file's content by name, as in `RemoteFile`.
       remote: the files that can be downloaded; () = none.
       note: how to get the other files; "" = all can be downloaded.
     """
@@ -71,9 +71,9 @@ class DataSet:
 
 
 def read_data_sets(table: Path = TABLE) -> Mapping[str, DataSet]:
-    """The data sets of a table, by name; the comment at the top of data_sets.toml says what a table has.
+    """The data sets of a table, by name; the comment at the top of data_sets.toml describes it.
 
-    Raises: ValueError, KeyError, TypeError when the table is not as the comment says.
+    Raises: ValueError, KeyError, TypeError for another table.
     """
     return MappingProxyType(
         {name: _data_set(name, **entry) for name, entry in tomllib.loads(table.read_text(encoding="utf-8")).items()}

@@ -1,4 +1,4 @@
-"""Finding public data sets: a given path, the user's folder, the cache; and downloading them with their checksums.
+"""Finds public data sets, in a given path, the user's folder or the cache, and downloads them with their checksums.
 
 `jaxnlp download` lists the data sets, `jaxnlp download NAME` downloads one.
 """
@@ -34,7 +34,7 @@ from jaxnlp.inference.caches import cache_folder
 _logger = logging.getLogger(__name__)
 
 MOST_BYTES = 2**28
-"""Of a download, and of its content without compression. No data set of the list comes near."""
+"""Maximum size of a download, also uncompressed. No data set of the list comes near."""
 
 (TINY_SHAKESPEARE,) = DATA_SETS["tinyshakespeare"].remote
 
@@ -47,18 +47,14 @@ def locate(file: RemoteFile, path: str | Path | None = None) -> Path:
     """Path of a data set's file, downloaded into the cache if it is not found.
 
     The order: `path`, the folder JAXNLP_DATA, the cache, a download. Files in the first two are the user's own and are
-    not checked. The checksum of a cached file is compared, and a damaged one is downloaded again.
+    not checked. A cached file with another checksum is downloaded again.
 
     Args:
       file: which file.
       path: the user's own copy; None = look for it.
 
-    Returns:
-      The path of an existing file.
-
-    Raises:
-      DataNotFoundError: when `path` is not a file, JAXNLP_DATA not a directory, or the file is not found and cannot be
-        downloaded; one line that names the places, the reason and the remedy.
+    Raises: DataNotFoundError, with the places, the reason and the remedy, when `path` is not a file, JAXNLP_DATA not a
+    directory, or the file is not found and cannot be downloaded.
     """
     if path is not None:
         given = Path(path)
@@ -98,13 +94,11 @@ def locate_folder(name: str, path: str | None, *, holds: str, otherwise: str, ta
     Args:
       name: of the folder in JAXNLP_DATA and in the cache.
       path: the user's own folder; None = look for it.
-      holds: what it must contain, such as "train.txt and valid.txt".
-      otherwise: the alternative to this folder. Messages name it first if `path` is a file: the user then probably has
-        other data.
+      holds: its required content, such as "train.txt and valid.txt".
+      otherwise: the alternative to this folder, which messages name first if `path` is a file.
       takes_path: whether --data.path gives `path`.
 
-    Raises:
-      DataNotFoundError: when there is none; one line that names the places and the remedies.
+    Raises: DataNotFoundError when there is none, with the places and the remedies.
     """
     if path is not None:
         folder, give = Path(path), f"give a folder that contains {holds} with --data.path"
@@ -134,7 +128,7 @@ def locate_folder(name: str, path: str | None, *, holds: str, otherwise: str, ta
 
 
 def own_folder(name: str) -> Path | None:
-    """The folder that JAXNLP_DATA names. Raises: DataNotFoundError, naming the data set, when it is not a directory."""
+    """The folder JAXNLP_DATA. Raises: DataNotFoundError, naming the data set, when it is not a directory."""
     if not (own := os.environ.get("JAXNLP_DATA")):
         return None
     if not (folder := Path(own).expanduser()).is_dir():
@@ -148,10 +142,8 @@ def cached_data() -> Path:
 
 
 def digest_of(path: Path) -> str | None:
-    """SHA-256 of a file's content, uncompressed where its name ends in .gz.
-
-    None = it is not a gzip file, or the content is larger than `MOST_BYTES`.
-    """
+    """SHA-256 of a file's content, uncompressed where its name ends in .gz; None = not a gzip file, or more than
+    `MOST_BYTES`."""
     opener: Any = gzip.open if path.suffix == ".gz" else open
     digest, left = hashlib.sha256(), MOST_BYTES
     try:
@@ -167,18 +159,15 @@ def digest_of(path: Path) -> str | None:
 
 
 def fetch(data_set: DataSet, folder: Path, progress: Progress | None = None) -> int:
-    """Downloads the files that the folder of a data set lacks: all of them or none.
+    """Downloads the files that the folder of a data set lacks, all or nothing. Returns: their number.
 
     Args:
-      data_set: what is downloaded.
+      data_set: to download.
       folder: of its files; created if it does not exist.
       progress: shows a bar for each file; None = no bars.
 
-    Returns:
-      How many files were downloaded.
-
     Raises:
-      DataNotFoundError: when nothing of it can be downloaded, a download fails, or a checksum differs.
+      DataNotFoundError: when nothing can be downloaded, a download fails, or a checksum differs.
       FileExistsError: when a file in the folder has other content; nothing is overwritten.
     """
     if not data_set.remote:
@@ -212,7 +201,7 @@ def fetch(data_set: DataSet, folder: Path, progress: Progress | None = None) -> 
 
 
 class _Bar:
-    """Counts the bytes of a download, and shows them in a bar of rich. It has the interface that pooch expects."""
+    """Counts the bytes of a download, and shows them in a bar of rich. It has pooch's interface."""
 
     def __init__(self, progress: Progress, name: str):
         self._progress = progress
@@ -226,19 +215,19 @@ class _Bar:
             super().__setattr__(name, value)
 
     def update(self, count: int) -> None:
-        """Adds bytes. Raises: ValueError when there are more than `MOST_BYTES`."""
+        """Adds bytes. Raises: ValueError for more than `MOST_BYTES`."""
         self._received += count
         if self._received > MOST_BYTES:
             raise ValueError(f"it has more than {MOST_BYTES // 2**20} MB")
         self._progress.advance(self._task, count)
 
     def begin(self, count: int) -> None:
-        """Notes that so many bytes are there already."""
+        """Notes the number of existing bytes."""
         self._begun = count
         self.reset()
 
     def reset(self) -> None:
-        """Starts again from what was there."""
+        """Restarts from the existing bytes."""
         self._received = self._begun
         self._progress.update(self._task, completed=self._begun)
 
@@ -269,8 +258,7 @@ def _download(file: RemoteFile, destination: Path, progress: Progress | None = N
 
 
 def _receive(file: RemoteFile, served: Path, bar: _Bar) -> None:
-    """Writes what the server sends. It continues what an interrupted transfer left; one that is interrupted leaves its
-    part to the next one."""
+    """Writes the server's content after an interrupted transfer's part, and keeps its own part if interrupted."""
     part = cached_data() / ".unfinished" / file.sha256
     with contextlib.suppress(FileNotFoundError):  # there is none, or another process has just taken it
         shutil.move(part, served)
@@ -319,7 +307,7 @@ def folders_of(data_set: DataSet) -> dict[str, Path]:
 
 
 def state_of(data_set: DataSet) -> str:
-    """Which files of a data set are available, or where to get them, in a few words."""
+    """The available files of a data set, or where to get them, in a few words."""
     needed = [file.relative_path.partition("/")[2] for file in data_set.remote] or list(data_set.checksums)
     states = []
     for location, folder in folders_of(data_set).items():
@@ -357,7 +345,7 @@ def check(data_sets: Sequence[DataSet]) -> bool:
 
 
 def find_data_sets(names: Sequence[str]) -> list[DataSet]:
-    """The data sets of these names. Raises: ValueError for an unknown name; it suggests a similar one."""
+    """The data sets of these names. Raises: ValueError for an unknown name, with a similar one."""
     for name in names:
         if name not in DATA_SETS:
             raise ValueError(f"there is no data set {name!r}; {suggestion(name, DATA_SETS)}")
@@ -371,13 +359,13 @@ class Options:
     names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[NAME ...]")] = ()
     """Names of data sets, as --list shows them."""
     list: tyro.conf.FlagCreatePairsOff[bool] = False
-    """List the data sets, and where each is found on this machine, if it is; a command without names does so, too."""
+    """List the data sets, and where each is on this machine, as a command without names does."""
     check: tyro.conf.FlagCreatePairsOff[bool] = False
     """Compare the files on this machine with their checksums; without names, those of all data sets."""
 
 
 def run(options: Options, console: Console) -> int:
-    """Does what the options say. Returns: the exit status."""
+    """Runs a command. Returns: the exit status."""
     chosen = find_data_sets(options.names)
     if options.check:
         return 0 if check(chosen or list(DATA_SETS.values())) else 1

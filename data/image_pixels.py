@@ -1,7 +1,7 @@
 """Images as sequences of pixels, for language models: each pixel is the nearest colour of a palette.
 
-Source: Chen et al. 2020 (Image GPT), and karpathy/minGPT, play_image: k-means on training pixels makes the palette.
-Differs: a token before the first pixel, so that it is predicted, too.
+Source: Chen et al. 2020 (Image GPT), and karpathy/minGPT, play_image, for a palette by k-means on training pixels.
+Differs: a token before the first pixel, which is predicted, too.
 
 Axes: I rows or columns of an image, R channels.
 """
@@ -26,7 +26,7 @@ from jaxnlp.images.preprocessing import UNCHANGED, Preprocessing
 from jaxnlp.images.processor import ImageProcessor
 
 SAMPLED = 2**17
-"""Maximum number of training pixels that the palette is made from."""
+"""Maximum number of training pixels for the palette."""
 ITERATIONS = 20
 """Iterations of k-means."""
 SIDES = {"digits": 8, "cifar10": 32}
@@ -55,10 +55,10 @@ class ImagePixels(DataConfig):
     split_seed: Natural = 0
     """Seed of the choice of held-out images."""
     resize: Count | None = None
-    """Scale images until their shorter side has N pixels, and crop the middle N x N: a sequence then has N x N tokens.
-    None = all images must be square and of one size."""
+    """Scale images to a shorter side of N pixels, and crop the middle N x N, a sequence of N x N tokens. None = all
+    images must be square and of one size."""
     skip_broken: bool = False
-    """Skip files of your own that are damaged or not images, and count them; otherwise they are errors."""
+    """Skip your own files that are damaged or not images, and count them; otherwise they are errors."""
     palette_size: Annotated[int, Within("[2, 65537)")] = 256
     """Maximum number of colours. Images with no more colours than this keep them; k-means chooses among more."""
     flip: bool = False
@@ -73,7 +73,6 @@ class ImagePixels(DataConfig):
 
     @property
     def _holds_out(self) -> bool:
-        """Whether a share of the images is held out."""
         return self.source != "cifar10" and self.validation_path is None
 
     @property
@@ -89,7 +88,6 @@ class ImagePixels(DataConfig):
 
     @property
     def needs(self) -> str:
-        """The name of the source's images."""
         return self._images.needs
 
     @property
@@ -105,8 +103,8 @@ class ImagePixels(DataConfig):
           seed: decides the order and the flips of training images.
           processor: the palette of an earlier run; None = one of the training images.
 
-        Raises: FileNotFoundError, DataError: when images are not found or cannot be read, are too few, have several
-          sizes, or another size than those of the processor.
+        Raises: FileNotFoundError, DataError: when images are not found or unreadable, are too few, have several sizes,
+          or another size than the processor's.
         """
         palette = None if processor is None else require_processor(processor, Palette)
         if palette is not None:
@@ -133,7 +131,7 @@ class ImagePixels(DataConfig):
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """Reads a folder with folders of image files, or a .npz file; files that cannot be read are skipped.
+        """Reads a folder with folders of image files, or a .npz file; unreadable files are skipped.
 
         Raises: FileNotFoundError, DataError.
         """
@@ -164,10 +162,8 @@ class ImagePixels(DataConfig):
 
 
 def palette_of(images: np.ndarray, size: int, preprocessing: Preprocessing = UNCHANGED) -> Palette:
-    """A palette of images [N, I, I, R] uint8: all their colours, or the centres of `size` clusters of pixels.
-
-    The clusters are those of k-means in a sample of the pixels, from colours as frequent as in it.
-    """
+    """A palette of images [N, I, I, R] uint8: all their colours, or the centres of `size` clusters of a sample of
+    pixels, by k-means, starting from colours as frequent as in it."""
     from scipy.cluster.vq import kmeans2
 
     _, side, _, channels = images.shape

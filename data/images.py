@@ -78,11 +78,11 @@ class Images(DataConfig):
     split_seed: Natural = 0
     """Seed of the choice of held-out images."""
     resize: Count | None = None
-    """Scale images until their shorter side has N pixels, and crop the middle N x N; prediction then does so, too.
-    None = all images must be square and of one size. With --init-from: scale and crop them as the pretrained model
-    does, but to N pixels; None = to its size, if they are your own."""
+    """Scale images to a shorter side of N pixels, and crop the middle N x N, in prediction too. None = all images must
+    be square and of one size. With --init-from: scale and crop them as the pretrained model does, but to N pixels; None
+    = to its size, if they are your own."""
     skip_broken: bool = False
-    """Skip files of your own that are damaged or not images, and count them; otherwise they are errors."""
+    """Skip your own files that are damaged or not images, and count them; otherwise they are errors."""
     drop_duplicates: bool = False
     """Remove training images that are also in validation."""
     flip: bool = False
@@ -111,7 +111,6 @@ class Images(DataConfig):
 
     @property
     def needs(self) -> str:
-        """The name of the source's images."""
         return {"digits": "", "cifar10": "cifar10", "files": "your images"}[self.source]
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
@@ -119,11 +118,11 @@ class Images(DataConfig):
 
         Args:
           seed: decides the order and the augmentation of training images.
-          processor: of the weights in `init_from`: images are scaled, cropped and normalised as by it. Size and classes
-            may differ from its own.
+          processor: of the weights in `init_from`, for scaling, cropping and normalisation; size and classes may
+            differ.
 
-        Raises: FileNotFoundError, DataError: when images are not found or cannot be read, have several sizes or fewer
-          than two classes, or other channels than the processor.
+        Raises: FileNotFoundError, DataError: when images are not found or unreadable, have several sizes or fewer than
+          two classes, or other channels than the processor.
         """
         earlier = None if processor is None else require_processor(processor, ImageProcessor)
         preprocessing = self._preprocessing(earlier)
@@ -162,7 +161,7 @@ class Images(DataConfig):
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """Reads a folder with a folder for each class, or a .npz file; files that cannot be read are skipped.
+        """Reads a folder with a folder for each class, or a .npz file; unreadable files are skipped.
 
         Raises: FileNotFoundError, DataError.
         """
@@ -173,7 +172,7 @@ class Images(DataConfig):
         return self._split(labelled)
 
     def _preprocessing(self, earlier: ImageProcessor | None) -> Preprocessing:
-        """How images are scaled and cropped; without `resize` only your own are."""
+        """Scaling and cropping of images; without `resize` only of your own."""
         if self.source != "files" and self.resize is None:
             return UNCHANGED
         held = UNCHANGED if earlier is None else earlier.preprocessing
@@ -271,7 +270,7 @@ class Images(DataConfig):
 
 
 def check_shape(images: np.ndarray, processor: ImageProcessor, name: str) -> None:
-    """Raises DataError, with this name, unless images [N, I, I, R] have the shape that the processor reads."""
+    """Raises DataError, with this name, unless images [N, I, I, R] have the processor's shape."""
     if images.shape[1:] != processor.shape:
         raise DataError(
             f"{name}: images of shape {images.shape[1:]}, but the model reads {processor.shape}; crop and scale them "
@@ -304,7 +303,7 @@ def digits() -> LabelledImages:
 
 
 def held_out_part(labelled: LabelledImages, fraction: float, seed: int = 0) -> tuple[LabelledImages, LabelledImages]:
-    """The training images, and the validation images: a fraction of each class, at least one. The seed chooses them.
+    """The training images, and the validation images: a fraction of each class, at least one, chosen by the seed.
 
     Raises: DataError for a class with fewer than two images.
     """
@@ -332,7 +331,7 @@ def _without_duplicates(train: LabelledImages, others: LabelledImages) -> tuple[
 def read_cifar10(archive: Path) -> tuple[LabelledImages, LabelledImages]:
     """CIFAR-10's 50,000 training images, divided into 49,000 and 1,000 held-out images.
 
-    The archive has train/CLASS/NUMBER.jpg. It is decoded once, into a memory-mapped file in the cache.
+    The archive, with train/CLASS/NUMBER.jpg, is decoded once, into a memory-mapped file in the cache.
 
     Raises: FileNotFoundError, DataError.
     """

@@ -90,8 +90,8 @@ CAREER_PHRASINGS = (
 )
 BIRTH_DOCUMENTS = 3
 """Number of documents about a person with the birth place, each in another phrasing. A fact in only one phrasing is
-memorised, but a question does not recall it (Allen-Zhu and Li 2023, Physics of Language Models 3.1). One more
-document has only the other place."""
+memorised, but a question does not recall it (Allen-Zhu and Li 2023, Physics of Language Models 3.1). A further document
+has only the other place."""
 
 NAMESAKES = 4
 """Mean number of people with the same first name, and with the same surname."""
@@ -102,8 +102,8 @@ class InventedPeople:
     """A corpus about invented people, and questions about them.
 
     Attributes:
-      documents: `Name. Text`, in random order; at most 112 characters each, to which span corruption truncates a
-        document in a block of 128.
+      documents: `Name. Text`, in random order; at most 112 characters each, to which span corruption truncates in a
+        block of 128.
       train: (question, birth place) pairs, such as ("Where was Marina Dovsen born?", "Harkstad").
       dev: the same for other people.
       test: questions about people whose birth place is only in the documents.
@@ -122,13 +122,12 @@ def invent(seed: int, *, train: int = 300, dev: int = 100, test: int = 50) -> In
     person in seven.
 
     Args:
-      seed: decides everything, at least 0.
+      seed: at least 0.
       train: number of people with training questions.
       dev: number of people with held-out questions.
       test: number of people with held-out questions without answers.
 
-    Raises:
-      DataError: for a seed below 0, a size below 1, or more people than there are names; the message gives the values.
+    Raises: DataError for a seed below 0, a size below 1, or more people than there are names.
     """
     if seed < 0:
         raise DataError(f"the seed of invented people must be at least 0, got {seed}")
@@ -151,11 +150,10 @@ def invent(seed: int, *, train: int = 300, dev: int = 100, test: int = 50) -> In
 
 
 def write(people: InventedPeople, folder: Path) -> None:
-    """Writes wiki.txt, birth_places_train.tsv, birth_dev.tsv and birth_test_inputs.tsv in the formats of the real data.
+    """Writes wiki.txt, birth_places_train.tsv, birth_dev.tsv and birth_test_inputs.tsv in the formats of the real data,
+    all or nothing.
 
-    The folder is written as a whole, or not at all.
-
-    Raises: FileExistsError unless it is new or empty.
+    Raises: FileExistsError unless the folder is new or empty.
     """
     files = {
         "wiki.txt": people.documents,
@@ -200,8 +198,8 @@ def combined(syllables: tuple[tuple[str, ...], tuple[str, ...]]) -> list[str]:
 def _names(count: int, dice: _Dice) -> list[tuple[str, str]]:
     """Distinct pairs of first name and surname; about NAMESAKES people share each name.
 
-    Person i has first name i mod N and surname i mod (N + 1). The two moduli have no common divisor, so no pair repeats
-    before all N (N + 1) are used.
+    Person i has first name i mod N and surname i mod (N + 1). The moduli are coprime, so no pair repeats before all N
+    (N + 1) are used.
     """
     first_names, surnames = dice.shuffled(combined(FIRST_NAMES)), dice.shuffled(combined(SURNAMES))
     most = min(len(first_names), len(surnames) - 1)

@@ -1,7 +1,7 @@
-"""Data of BERT's pretraining: masked language modelling and next-sentence prediction.
+"""Data for BERT's pretraining: masked language modelling and next-sentence prediction.
 
-Source: Devlin et al. 2019, section 3.1 and appendix A.2; google-research/bert for whole word masking; Liu et al.
-2019 (RoBERTa), section 4.1, for masks that are drawn again in each epoch.
+Source: Devlin et al. 2019, section 3.1 and appendix A.2; google-research/bert for whole word masking; Liu et al. 2019
+(RoBERTa), section 4.1, for dynamic masking.
 """
 
 import dataclasses
@@ -25,9 +25,9 @@ from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.text.wordpiece import CLS, MASK, SEP, SPECIAL, WordPieceVocabulary
 
 MASKED_SHARE = 0.8
-"""Share of the predicted tokens that is replaced by [MASK]."""
+"""Share of the predicted tokens to replace by [MASK]."""
 RANDOM_SHARE = 0.1
-"""Share of the predicted tokens that is replaced by a random token; the others stay unchanged."""
+"""Share of the predicted tokens to replace by a random token; the others stay unchanged."""
 FOLLOWING_SHARE = 0.5
 """Share of the examples whose second text follows the first in the document."""
 _Arrays = tuple[np.ndarray, np.ndarray]
@@ -39,8 +39,8 @@ _PAIR_DRAWS = 4
 class MaskedText(TextFiles):
     """Pairs of texts from documents, [CLS] A [SEP] B [SEP], with masked tokens.
 
-    Each training sentence with a following sentence has an example, whose A starts with it. Each epoch draws anew how
-    many sentences A and B have, the truncation of B, whether B follows A, and the masks.
+    Each training sentence with a following sentence starts A of an example. Each epoch draws the numbers of sentences
+    in A and B, the truncation of B, whether B follows A, and the masks.
     """
 
     length_field: ClassVar[str] = "sequence_length"
@@ -52,8 +52,8 @@ class MaskedText(TextFiles):
     """For text_file, the file of the documents: one sentence a line, blank lines between documents. For afqmc, its
     folder; None = in $JAXNLP_DATA."""
     vocabulary: UserPath | None = None
-    """Folder of a WordPiece vocabulary, with tokenizer.json or vocab.txt; None = the vocabulary of the pretrained
-    model, or one trained on the training text."""
+    """Folder of a WordPiece vocabulary, with tokenizer.json or vocab.txt; None = the pretrained model's vocabulary, or
+    one trained on the training text."""
     vocabulary_size: Annotated[int, Within(f"[{len(SPECIAL) + 1}, 10000001)")] = 4_000
     """Maximum number of tokens in a vocabulary trained on the training text."""
     sequence_length: Annotated[int, Within("[5, 2147483648)")] = 128
@@ -75,7 +75,6 @@ class MaskedText(TextFiles):
 
     @property
     def max_length(self) -> int:
-        """T."""
         return self.sequence_length
 
     @property
@@ -85,16 +84,13 @@ class MaskedText(TextFiles):
 
     @property
     def needs(self) -> str:
-        """The name of the source's documents."""
         return {"python_docs": "", "text_file": "your text", "afqmc": "afqmc"}[self.source]
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
-        """Reads the documents; the vocabulary is that of the processor, that in `vocabulary`, or trained on the
-        documents.
+        """Reads the documents; the vocabulary is the processor's, that in `vocabulary`, or trained on the documents.
 
-        Raises:
-          FileNotFoundError, DataError: when the file or the vocabulary cannot be read, there are too few documents, or
-            `vocabulary` differs from that of the processor.
+        Raises: FileNotFoundError, DataError: when the file or the vocabulary cannot be read, there are too few
+        documents, or `vocabulary` differs from the processor's.
         """
         train, held_out = self._train_and_held_out()
         if processor is None:
@@ -116,7 +112,6 @@ class MaskedText(TextFiles):
         return self._split(tokens, vocabulary)
 
     def _train_and_held_out(self) -> tuple[list[list[str]], list[list[str]]]:
-        """The training documents and the held-out documents."""
         where = self.path or self.source
         documents = [
             document for document in read_documents(self.source, self.path, self.encoding) if len(document) > 1
@@ -169,7 +164,8 @@ class MaskedText(TextFiles):
         )
 
     def _split(self, documents: "TokenizedDocuments", vocabulary: EncoderVocabulary) -> Split:
-        """One pass over documents. Each sentence is in one chunk, whose lengths and masks depend only on its index."""
+        """One pass over documents. Each sentence is in one chunk, with lengths and masks that depend only on its
+        index."""
         examples, size = _Examples(self, documents, vocabulary), self.evaluation_batch_size
         starts, chance = documents.tiles(examples.room), random_numbers(0, examples.draws)
 
@@ -200,8 +196,8 @@ def _wordpiece(vocabulary: EncoderVocabulary) -> EncoderVocabulary:
 class TokenizedDocuments:
     """Documents of at least two sentences, concatenated.
 
-    A start is a sentence that another one follows: all except the last of each document. Start k, in document d, is
-    sentence k + d, and the following sentence is k + d + 1.
+    A start is a sentence before another one: all except the last of each document. Start k, in document d, is sentence
+    k + d.
 
     Attributes:
       tokens: of all sentences [N] int32.
@@ -242,7 +238,7 @@ class TokenizedDocuments:
 
     @functools.cached_property
     def _ends_of_starts(self) -> np.ndarray:
-        """After the last start of each document [D] int."""
+        """The end of each document's starts [D] int."""
         return self.bounds[1:] - np.arange(1, self.count + 1)
 
     def chunks(self, sentences: np.ndarray, documents: np.ndarray, room: int | np.ndarray) -> np.ndarray:
@@ -252,7 +248,7 @@ class TokenizedDocuments:
         return np.minimum(np.maximum(full, sentences + 2), self.bounds[documents + 1])
 
     def tiles(self, room: int) -> np.ndarray:
-        """Starts of chunks that do not overlap. They leave out a single last sentence."""
+        """Starts of chunks that do not overlap, without a single last sentence."""
         starts = np.arange(self.starts)
         documents = self.documents_of(starts)
         ends = self.chunks(starts + documents, documents, room).tolist()
@@ -354,11 +350,11 @@ class _Examples:
         return (second - kept, begins), (kept, np.minimum(kept_second, ends - begins)), follows
 
     def _elsewhere(self, document: np.ndarray, tokens: np.ndarray, chance: np.ndarray) -> _Arrays:
-        """Begin and end of sentences of another document, with `tokens` tokens, or fewer at its end, not starting with
-        its first sentence.
+        """Start and end of sentences of another document, with `tokens` tokens, or fewer at its end, without its first
+        sentence.
 
-        A text that follows another never starts a document, and mostly fills the remaining room. This text must be the
-        same in both: otherwise titles and lengths would reveal the answer.
+        So does a following text never start a document, and mostly fill the room: otherwise titles and lengths would
+        reveal the answer.
         """
         documents = self._documents
         own_first = documents.bounds[document] - document
@@ -399,7 +395,7 @@ def _least(words: np.ndarray, chance: np.ndarray, counts: np.ndarray) -> np.ndar
 
 
 def _integers(chance: np.ndarray, low: np.ndarray | int, high: np.ndarray | int) -> np.ndarray:
-    """Integers in [low, high), each as likely as another. Args: chance: random numbers in [0, 1)."""
+    """Uniform integers in [low, high). Args: chance: random numbers in [0, 1)."""
     return low + (chance * (high - low)).astype(int)
 
 

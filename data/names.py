@@ -1,4 +1,4 @@
-"""The birth-place assignment: documents about people, and questions about the same people.
+"""The birth-place assignment: documents about people, and questions about them.
 
 Source: CS224N assignment 5. Allen-Zhu and Li 2023 (Physics of Language Models, 3.1) for questions within pretraining.
 """
@@ -29,7 +29,6 @@ class _NamesConfig(Questions):
 
     @property
     def needs(self) -> str:
-        """The assignment's folder."""
         return "" if self.source == "invented" else FOLDER
 
     @property
@@ -38,8 +37,7 @@ class _NamesConfig(Questions):
         return True
 
     def check_after(self, earlier: DataConfig) -> None:
-        """Raises DataError when validation has questions that the earlier run was trained on, because it held out
-        fewer."""
+        """Raises DataError when validation has training questions of the earlier run, because it held out fewer."""
         if isinstance(earlier, _NamesConfig) and earlier.learns_questions and self.held_out > earlier.held_out:
             raise DataError(
                 f"--data.held-out {self.held_out} includes questions that the earlier run was trained on: it held out "
@@ -128,7 +126,7 @@ class NamesPretraining(_NamesConfig):
 
     corruption: Literal["uniform", "facts"] = "uniform"
     """Predicted spans of a document: a random span, as in the assignment (uniform); or names, numbers and places, each
-    given the title and a few words before it (facts)."""
+    after the title and a few previous words (facts)."""
     place_fraction: Fraction = 0.0
     """For facts: share of the examples whose spans are answers of training questions, if a document has any."""
     question_fraction: Fraction = 0.0
@@ -154,7 +152,7 @@ class NamesPretraining(_NamesConfig):
         """Reads the documents and the questions.
 
         With questions in training, the validation split has the held-out questions. Otherwise it has the documents,
-        corrupted once, which measures how much of them the model has memorised.
+        corrupted once, to measure memorisation.
         """
         names = read_names(self.source, self.path)
         vocabulary = self.vocabulary_of(names, processor)

@@ -1,4 +1,4 @@
-"""The birth-place assignment as text to text: pairs of a person's name with some words, and the fact that follows them.
+"""The birth-place assignment as text to text: pairs of a person's name with some words, and the fact after them.
 
 Source: Roberts et al. 2020 (closed-book T5), with spans that are names and numbers (Guu et al. 2020); Allen-Zhu and Li
 2023 for questions among the facts.
@@ -35,21 +35,19 @@ class NamesTextToText(SentencePairs):
     held_out: Natural = 200
     """Number of training questions that are held out for validation; 0 = validate on the dev split."""
     facts_per_document: Count = 8
-    """Number of facts that are drawn from each document, the same ones in each epoch."""
+    """Number of facts from each document, the same ones in each epoch."""
     place_fraction: Fraction = 0.9
-    """Share of the facts that are answers of training questions, if a document has any; the others are any names and
+    """Share of the facts that are answers of training questions, if a document has any; others are any names and
     numbers."""
     question_fraction: Fraction = 0.15
     """Share of the training pairs that are training questions."""
 
     @property
     def needs(self) -> str:
-        """The assignment's folder."""
         return "" if self.source == "invented" else FOLDER
 
     def check_after(self, earlier: DataConfig) -> None:
-        """Raises DataError when validation has questions that the earlier run was trained on, because it held out
-        fewer."""
+        """Raises DataError when validation has training questions of the earlier run, because it held out fewer."""
         if isinstance(earlier, NamesTextToText) and self.held_out > earlier.held_out:
             raise DataError(
                 f"--data.held-out {self.held_out} includes questions that the earlier run was trained on: it held out "

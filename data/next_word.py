@@ -1,4 +1,4 @@
-"""The fixtures of CMU's homework: windows of words with the word that follows each, and prompts to continue.
+"""The fixtures of CMU's homework: windows of words with the next word of each, and prompts to continue.
 
 Source: CMU 11-785, homework 4 part 1.
 """
@@ -19,7 +19,7 @@ FIXTURES = {"prediction": "prediction.npz", "generation": "generation.npy"}
 
 
 def fixture_splits(path: str | None, vocabulary: Vocabulary) -> dict[str, Split]:
-    """The splits of the fixtures in the folder of the homework's data, without those whose file is not there.
+    """The splits of the fixtures in the folder of the homework's data, as far as their files exist.
 
     Args:
       path: folder of the homework's data; None = in $JAXNLP_DATA.
@@ -43,14 +43,11 @@ def read_fixture(path: Path, vocabulary_size: int) -> Split | None:
 
 
 def read_prediction_fixture(path: Path, vocabulary_size: int) -> Split[NextWordWindow]:
-    """Windows and the words that follow them: the arrays `inp` [N, T] and `out` [N] of a `.npz` file.
-
-    Returns:
-      N examples, without batches.
+    """N windows and the next word of each, without batches: the arrays `inp` [N, T] and `out` [N] of a `.npz` file.
 
     Raises:
       FileNotFoundError: when the file does not exist.
-      DataError: when an array is missing, or is not ids of words in these shapes; names the array and its contents.
+      DataError: naming an array that is missing, or is not ids of words in these shapes.
     """
     arrays = read_arrays(path, ["inp", "out"])
     inputs = checked_ids(arrays["inp"], f"{path}: inp", vocabulary_size, axes="NT")
@@ -63,10 +60,7 @@ def read_prediction_fixture(path: Path, vocabulary_size: int) -> Split[NextWordW
 
 
 def read_prompts(path: Path, vocabulary_size: int) -> Split[np.ndarray]:
-    """Prompts of equal length, from a `.npy` file of ids [N, T].
-
-    Returns:
-      N examples [T] int32, without batches and without targets.
+    """N prompts of equal length [T] int32, without batches and targets, from a `.npy` file of ids [N, T].
 
     Raises: as `read_prediction_fixture`.
     """

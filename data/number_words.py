@@ -36,7 +36,7 @@ class NumberWords(SentencePairs):
     language: Language = "de"
     """The target language: German, Spanish or French."""
     highest: Annotated[int, Within(f"[{2 * LEAST_HELD_OUT}, 2147483648)")] = 1_000_000
-    """Upper bound of the numbers, not included."""
+    """Upper bound of the numbers, exclusive."""
     training_pairs: Count = 20_000
     """Number of training numbers, small ones repeated; they do not depend on the seed."""
     held_out_pairs: Count = 500

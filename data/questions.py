@@ -20,15 +20,15 @@ from jaxnlp.text.characters import MASK, CharacterVocabulary
 from jaxnlp.text.questions import Question
 
 LENGTH_MULTIPLE = 16
-"""Of the lengths of batches."""
+"""Lengths of batches are multiples of this."""
 
 
 class CharacterText(NamedTuple):
     """A text as an example of a language model of characters.
 
     Attributes:
-      text: its characters; each of them predicts the next one.
-      given: number of its first characters that are not scored.
+      text: its characters; each predicts the next one.
+      given: number of first characters that are not scored.
       left_padding: number of PADs before it.
     """
 
@@ -44,13 +44,13 @@ class CharacterText(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Questions(DataConfig):
-    """Settings of questions: a data set of its own adds `load`."""
+    """The base of data sets of questions."""
 
     length_field: ClassVar[str] = "sequence_length"
 
     sequence_length: Annotated[int, Within(f"[{2 * SHORTEST_DOCUMENT}, 2147483648)")] = 128
     """Maximum length of an example in characters, T (the assignment's block size). Longer documents are truncated;
-    longer questions are an error."""
+    longer questions are errors."""
     held_out: Natural = 200
     """Number of training questions that are held out for validation; 0 = validate on the dev split."""
     evaluation_batch_size: BatchSize = 100
@@ -58,11 +58,10 @@ class Questions(DataConfig):
 
     @property
     def max_length(self) -> int:
-        """T."""
         return self.sequence_length
 
     def buckets(self, lengths: Sequence[int], vocabulary: CharacterVocabulary) -> Buckets[CharacterText]:
-        """How texts become batches. Args: lengths: of all texts, in positions; vocabulary: of their characters."""
+        """Batches of texts. Args: lengths: of all texts, in positions; vocabulary: of their characters."""
         lengths = multiples(lengths, self.sequence_length, LENGTH_MULTIPLE, few=self.few_lengths)
         return Buckets(lengths, lambda text: text.positions, functools.partial(text_batch, vocabulary))
 
@@ -92,8 +91,8 @@ class Questions(DataConfig):
     def read_file(self, path: Path, processor: Any) -> Split[Question]:
         """Reads a file of questions, with or without places.
 
-        Questions that are too long, or have characters outside the vocabulary, are skipped; those with a blank place
-        are not scored. Warnings count both.
+        Questions that are too long, or have unknown characters, are skipped; those with a blank place are not scored.
+        Warnings count both.
 
         Raises: FileNotFoundError, DataError naming the file, and the line if possible.
         """

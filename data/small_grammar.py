@@ -1,6 +1,6 @@
 """English-like sentences of a small grammar, with tags, named entities and dependency trees.
 
-Each sentence is sampled from a grammar of a few hundred words. A tagger and a parser need context for these phenomena:
+Each sentence is sampled from a grammar of a few hundred words. Taggers and parsers need context for these phenomena:
 
   agreement    the dog that chases the cats sleeps; the dogs that chase the cat sleep
   attachment   sees the bird with a telescope (the verb's), sees the bird with long feathers (the noun's)
@@ -92,12 +92,12 @@ class GrammarSentence(NamedTuple):
 
 
 def grammar_sentences(count: int, *, seed: int, without: Sequence[GrammarSentence] = ()) -> list[GrammarSentence]:
-    """Different sentences, in the order in which they are sampled.
+    """Distinct sentences, in the order of sampling.
 
     Args:
       count: number of sentences.
-      seed: seed of the sampling.
-      without: sentences to exclude, such as the sentences of another split.
+      seed: of the sampling.
+      without: sentences to exclude, such as another split's.
 
     Raises: DataError when the grammar does not have so many sentences.
     """
@@ -170,7 +170,7 @@ def plural_of(noun: str) -> str:
 
 
 def third_person(verb: str) -> str:
-    """The form of a verb after he, she or it; it has the same endings as plural nouns."""
+    """The form of a verb after he, she or it, with the endings of plural nouns."""
     return plural_of(verb)
 
 

@@ -1,7 +1,7 @@
-"""Span corruption, the pretraining of text-to-text models: spans of a text are removed and have to be predicted.
+"""Span corruption, the pretraining of text-to-text models: predict spans removed from a text.
 
-Source: Raffel et al. 2020 (T5), sections 3.1.4 and 3.3. Differs from its code, where every text ends with a span: here
-text may follow the last span, as in the paper's example. A sentence with one span would always lose its end.
+Source: Raffel et al. 2020 (T5), sections 3.1.4 and 3.3. Differs from its code, where every text ends with a span, so
+that a sentence with one span loses its end: text may follow the last span, as in the paper's example.
 """
 
 import dataclasses
@@ -30,12 +30,11 @@ from jaxnlp.text.subwords import END, SubwordKind, Subwords
 from jaxnlp.text.translation import TranslationProcessor
 
 ADDED = 2
-"""Source and target have at most as many tokens more than their text, for sentinels and end symbols."""
+"""Maximum number of tokens, for sentinels and end symbols, that a source or target has more than its text."""
 
 
 def span_counts(lengths: np.ndarray, *, rate: float, mean_span: float) -> tuple[np.ndarray, np.ndarray]:
-    """The number of tokens to remove from each text [R] int, and the number of spans [R] int; both increase with the
-    length.
+    """Numbers of tokens to remove from each text [R] int, and of spans [R] int; both increase with the length.
 
     round(rate * length) tokens, at least one and never all, in round(removed / mean_span) spans, at least one and at
     most the number of kept tokens.
@@ -45,11 +44,10 @@ def span_counts(lengths: np.ndarray, *, rate: float, mean_span: float) -> tuple[
 
 
 def random_spans(lengths: np.ndarray, generator: np.random.Generator, *, rate: float, mean_span: float) -> np.ndarray:
-    """Which tokens to remove from texts, which lie one after the other [N] bool.
+    """Whether to remove each token of concatenated texts [N] bool.
 
-    `span_counts` has the numbers of tokens and spans. All divisions of the removed tokens into spans have the same
-    probability, and so have all divisions of the other tokens into the parts between spans. Spans do not touch, and the
-    first token of a text is kept.
+    `span_counts` has the numbers of tokens and spans. Divisions of the removed tokens into spans, and of the kept ones
+    into parts between them, are uniform. Spans do not touch, and the first token of a text is kept.
 
     Args:
       lengths: of the R texts [R] int, each at least 2; their sum is N.
@@ -67,8 +65,8 @@ def random_spans(lengths: np.ndarray, generator: np.random.Generator, *, rate: f
 
 
 def _drawn(sizes: np.ndarray, counts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Which members of R groups are chosen [N] bool: `counts` of the `sizes` members of each; each choice is as likely
-    as another. Args: sizes, counts: [R] int."""
+    """Whether each member of R groups is chosen [N] bool: a uniform choice of `counts` of the `sizes` members of each,
+    [R] int both."""
     group = np.repeat(np.arange(len(sizes)), sizes)
     order = np.argsort(group + generator.random(len(group)))
     chosen = np.zeros(len(group), bool)
@@ -86,17 +84,16 @@ def corrupt_spans(
 ) -> list[Ids]:
     """For each text, the text without its spans as the source, and the spans as the target.
 
-    In the source, a sentinel replaces each span. In the target, each span follows its sentinel, and one more sentinel
-    comes last, so a sentinel replaces each sequence of kept tokens:
+    In the source, a sentinel replaces each span; in the target, each sequence of kept tokens:
 
         source   Thank you <0> me to your party <1> week
         target   <0> for inviting <1> last <2>
 
     Args:
-      tokens: of R texts, one after the other [N] int.
+      tokens: of R concatenated texts [N] int.
       removed: whether each token is removed [N] bool; no text's first one.
       lengths: of the texts [R] int.
-      sentinels: the ids of the sentinels in their order [S] int.
+      sentinels: their ids, in order [S] int.
       end: id of the end symbol.
 
     Returns:
@@ -112,7 +109,7 @@ def corrupt_spans(
     spans -= spans[first][text]
 
     def replaced(gone: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The tokens with a sentinel at the start of each sequence that is gone, and the length of each text."""
+        """The tokens with a sentinel at the start of each removed sequence, and the length of each text."""
         stays = ~gone | starts
         return np.where(starts, sentinels[spans], tokens)[stays], np.bincount(text[stays])
 
@@ -123,7 +120,7 @@ def corrupt_spans(
 
 
 def _parted(tokens: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
-    """The R texts in tokens, where they lie one after the other. Args: lengths: [R] int."""
+    """The R texts of concatenated tokens. Args: lengths: [R] int."""
     bounds = np.cumsum([0, *lengths]).tolist()
     return [tokens[first:end] for first, end in itertools.pairwise(bounds)]
 
@@ -151,13 +148,13 @@ class CorruptedText(TextFiles):
     lengths: tuple[int, ...] = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
     """Lengths of batches in tokens, end symbol included; JAX compiles a program for each length."""
     subwords: SubwordKind = "bpe"
-    """How texts are tokenized."""
+    """Kind of tokens."""
     vocabulary_size: TokenCount = 6_000
     """Maximum number of tokens in the vocabulary, the sentinels included."""
     minimum_count: Count = 2
     """Minimum number of occurrences in training of a character, of a word, and of a merged pair."""
     sentinels: Annotated[int, Within("[2, 2147483648)")] = 100
-    """Number of symbols that replace removed spans; a text needs one more than its number of spans."""
+    """Number of symbols for removed spans; a text needs one more than its number of spans."""
     corruption_rate: ProperFraction = 0.15
     """Share of a text's tokens that is removed."""
     mean_span: Annotated[float, Within("[1, inf)")] = 3.0
@@ -180,7 +177,6 @@ class CorruptedText(TextFiles):
 
     @property
     def max_length(self) -> int:
-        """The maximum length of a batch."""
         return self.lengths[-1]
 
     @property
@@ -190,7 +186,6 @@ class CorruptedText(TextFiles):
 
     @property
     def needs(self) -> str:
-        """The data set's folder."""
         return self.data_set or "your text"
 
     def load(self, seed: int, processor: Any = None) -> Corpus:

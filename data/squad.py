@@ -6,8 +6,8 @@ A file is one of these, as JSON or as JSON lines:
     [{"id": "1", "context": "Ann ...", "question": "Who ...?", "answers": [...]}]
 
 An answer is {"text": "Ann", "answer_start": 0}, or only its text; answers are a list of these, or {"text": ["Ann"],
-"answer_start": [0]} as in the `datasets` library. [] and "is_impossible": true mean that the context has no answer.
-Without an `id`, questions are numbered from 1.
+"answer_start": [0]} as in the `datasets` library. [] and "is_impossible": true mean no answer. Without an `id`,
+questions are numbered from 1.
 
 Source: Rajpurkar et al. 2016 and 2018 for the format.
 """
@@ -49,14 +49,14 @@ SYLLABLE = (
     (*"aeiouy", "ai", "ea", "oo"),
     ("", "", *"lmnrstx", "ck", "ng", "rd", "st"),
 )
-"""Beginnings, vowels and endings of the syllables of new names of places."""
+"""Onsets, vowels and codas of the syllables of new place names."""
 NEW_NAMES, HELD_OUT_NAMES = 5_000, 500
-"""Number of new names, and how many of them only validation has."""
+"""Number of new names, and of those only in validation."""
 ABSENT_SHOWN = 3
-"""Number of questions that an error names, if the answers of more do not occur in their contexts."""
+"""Maximum number of questions that an error names whose answers do not occur in their contexts."""
 _UNITS = (("utf-32-le", 4), ("utf-16-le", 2), ("utf-8", 1))
-"""What positions of answers may count: characters, UTF-16 code units as in JavaScript, or bytes of UTF-8; an encoding,
-and the bytes of a unit in it."""
+"""Units of answers' positions: characters, UTF-16 code units as in JavaScript, or bytes of UTF-8; an encoding, and the
+bytes of a unit in it."""
 _STARTS = ("answer_start", "start")
 """Keys of the position of an answer."""
 _PLACE = re.compile(rf"\b({'|'.join(combined(PLACES))})\b")
@@ -66,7 +66,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class QuestionContexts(SplitFiles):
-    """Questions with a context each. A long context is read as several windows, which overlap. Answers are whole words.
+    """Questions with a context each. A long context is read in overlapping windows. Answers are whole words.
 
     Batches have the arrays of `QuestionProcessor.batch`, and `span` [B, 2] int32: the first and the last token of the
     answer, or 0 twice if the window does not have it.
@@ -86,8 +86,8 @@ class QuestionContexts(SplitFiles):
     max_length: Annotated[int, Within("[8, 2147483648)")] = 256
     """Maximum length of a window in tokens: the question, a part of the context, and three special tokens."""
     overlap: Natural = 64
-    """Number of tokens of the context that are in a window and also in the next one; longer answers may be in none.
-    Other software calls it the stride."""
+    """Number of tokens of the context that two consecutive windows share (the stride in other software); longer answers
+    may be in none."""
     length_multiple: Count = 64
     """Batches have the length of their longest window, rounded up to a multiple of this; JAX compiles a program for
     each length."""
@@ -140,7 +140,6 @@ class QuestionContexts(SplitFiles):
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """Reads a file of questions, with or without answers. Raises: FileNotFoundError, DataError."""
         questions = read_questions(path, self.encoding)
         return self._split(
             questions, *self._splits({"": questions}, require_processor(processor, QuestionProcessor))[""]
@@ -179,7 +178,7 @@ class QuestionContexts(SplitFiles):
     def _splits(
         self, questions: Mapping[str, Sequence[ContextQuestion]], processor: QuestionProcessor
     ) -> dict[str, tuple[list[ContextWindow], Buckets[ContextWindow]]]:
-        """The windows of each split, and how they become batches."""
+        """The windows of each split, and their batches."""
         windows = {split: processor.windows(rows) for split, rows in questions.items()}
         lengths = [_length(window) for of_split in windows.values() for window in of_split]
         chosen = multiples(lengths, self.max_length, self.length_multiple, few=self.few_lengths)
@@ -216,9 +215,9 @@ def _padded(
 def about_people(people: InventedPeople, split: Literal["train", "validation"], seed: int) -> list[ContextQuestion]:
     """Questions about invented people, with contexts of a few documents, each about another person.
 
-    Each document that has a birth place is in the context of the question about it. A last context of each person has
-    only a document without it: that question has no answer. In each context, places have new names, so that only
-    reading finds the answer; those of the validation split are in no training context.
+    Each document with a birth place is in the context of a question about it. A last context of each person has only a
+    document without it, and so no answer. Places have new names in each context, so that only reading finds the answer;
+    training has none of validation's.
 
     Args:
       people: their documents and questions.
@@ -273,16 +272,16 @@ class _AbsentAnswerError(DataError):
 def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None = None) -> list[ContextQuestion]:
     """Reads a file of questions; those with a blank question or context are skipped with a warning.
 
-    Another warning counts the questions with an answer whose place is not certain: it is not at its position, or it has
-    none and occurs several times, or only within longer words.
+    Another warning counts questions with an uncertain position of the answer: it is not there, or it is not given, and
+    the answer occurs several times, or only within longer words.
 
     Args:
       path: the file; see the docstring of this module.
       encoding: of the file.
       answered: whether questions must have answers; None = the first question decides.
 
-    Raises: FileNotFoundError; DataError naming the question and its line, or its number in a file of one object. If
-    answers do not occur in their contexts, it counts these questions, and names the first `ABSENT_SHOWN`.
+    Raises: FileNotFoundError; DataError naming the question and its line, or its number in a file of one object; also
+    for answers that do not occur in their contexts.
     """
     questions, skipped, names = list[ContextQuestion](), list[int](), set[str]()
     uncertain, absent = list[str](), list[str]()
@@ -360,7 +359,7 @@ def _text(fields: Mapping[str, Any], name: str, where: str) -> str:
 
 
 def _answers(fields: Mapping[str, Any], context: str, where: str) -> tuple[tuple[AnswerSpan, bool], ...] | None:
-    """The answers, and whether their places are certain; None if they are not given."""
+    """The answers, and whether their positions are certain; None = not given."""
     names = [name for name in ("answers", "answer") if fields.get(name) is not None]
     if len(names) > 1:
         raise DataError(f"{where}: it has answer and answers; remove one of them")
@@ -394,10 +393,10 @@ def _has_text(answer: Any) -> bool:
 
 
 def _span(given: Any, context: str, where: str) -> tuple[AnswerSpan, bool]:
-    """An answer in its context, without blanks around it, and whether its place is certain.
+    """A stripped answer in its context, and whether its position is certain.
 
-    It is at the given position, counted in any unit. Otherwise it is where its text occurs nearest, if possible not
-    within a longer word.
+    It is at the given position, in any unit, or else at the nearest occurrence of its text, if possible not within a
+    longer word.
     """
     fields = {"text": given} if isinstance(given, str) else given
     text, start = (None, None)
@@ -430,7 +429,7 @@ def _span(given: Any, context: str, where: str) -> tuple[AnswerSpan, bool]:
 
 
 def _cuts_a_word(context: str, start: int, stop: int) -> bool:
-    """Whether a span begins or ends within a word or a number. Scripts without upper and lower case are not checked."""
+    """Whether a span starts or ends within a word or a number, in scripts with upper and lower case."""
 
     def kind(one: str) -> str:
         return "digit" if one.isnumeric() else "letter" if one.isupper() or one.islower() else ""
@@ -440,7 +439,7 @@ def _cuts_a_word(context: str, start: int, stop: int) -> bool:
 
 
 def _characters(context: str, position: int) -> Iterator[int]:
-    """The characters that a position may mean: it counts characters, code units or bytes, and CRLF as two or as one."""
+    """The characters that a position may mean, in characters, code units or bytes, with CRLF as two or as one."""
     yield position
     for line_end in ("\r\n", "\r"):
         for encoding, size in _UNITS:

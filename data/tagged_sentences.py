@@ -74,7 +74,7 @@ class TaggedSentences(SplitFiles):
 
     Files have columns (a word a line, an empty line after each sentence), JSON ({"text": "...", "entities": [{"start":
     0, "end": 5, "type": "PER"}]}, words and labels, or the exports of Doccano, Prodigy and Label Studio), or are
-    CoNLL-U. Sentences that are too long are divided, outside entities if possible.
+    CoNLL-U. Sentences that are too long are split, outside entities if possible.
     """
 
     usual = ("source", "path", "train", "batch_size")
@@ -85,7 +85,7 @@ class TaggedSentences(SplitFiles):
     path: UserPath | None = None
     """Folder of a known data set; None = in $JAXNLP_DATA."""
     format: FileFormat = "auto"
-    """Format of your files; auto = JSON for .json, .jsonl and files that begin with a JSON object or a list of them,
+    """Format of your files; auto = JSON for .json, .jsonl and files that start with a JSON object or a list of them,
     CoNLL-U for .conllu, and columns for all others."""
     word_column: Natural = 0
     """Column of the word in your files of columns, from 0."""
@@ -102,7 +102,7 @@ class TaggedSentences(SplitFiles):
     predict: Literal["entities", "tags"] = "entities"
     """Labels of the small grammar to learn: entities or parts of speech."""
     unit: Unit = "words"
-    """Unit of your sentences, into which a text to predict is split: words or single characters."""
+    """Unit of your sentences, and of texts in prediction: words or single characters."""
     sentences: Count = 5_000
     """Number of training sentences of the small grammar."""
     held_out_sentences: Count = 500
@@ -116,12 +116,12 @@ class TaggedSentences(SplitFiles):
     max_characters: Count = 20
     """Maximum number of characters of a word that are read."""
     max_length: Count = 128
-    """Maximum length of a sentence in words; longer ones are divided."""
+    """Maximum length of a sentence in words; longer ones are split."""
     max_pieces: PieceCount = 256
-    """Maximum length of a sentence in tokens of a BERT; longer ones are divided."""
+    """Maximum length of a sentence in tokens of a BERT; longer ones are split."""
     length_multiple: Count = 16
-    """Batches have the length of their longest sentence, rounded up to a multiple of this; JAX compiles a
-    program for each length."""
+    """Batches have the length of their longest sentence, rounded up to a multiple of this; JAX compiles a program for
+    each length."""
     evaluation_batch_size: BatchSize = 64
     """Number of sentences in an evaluation step."""
 
@@ -157,7 +157,6 @@ class TaggedSentences(SplitFiles):
 
     @property
     def needs(self) -> str:
-        """The data set's folder."""
         return {"small_grammar": "", "files": "your sentences"}.get(self.source, self.source)
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
@@ -165,13 +164,11 @@ class TaggedSentences(SplitFiles):
 
         Args:
           seed: determines the order of training, and the sentences of the small grammar.
-          processor: the tokenizer of a pretrained BERT, or the processor of an earlier run; its vocabularies
-            are used, and their options must be the same. None = vocabularies of words and characters are made from the
-            training sentences.
+          processor: the tokenizer of a pretrained BERT, or the processor of an earlier run, with its vocabularies and
+            equal options. None = vocabularies of the training sentences.
 
-        Raises:
-          FileNotFoundError, DataError: when a file is not found or has wrong content, such as a label that does not
-            occur in the training sentences.
+        Raises: FileNotFoundError, DataError when a file is not found or has wrong content, such as a label that is not
+          in the training sentences.
         """
         files = self._files(seed)
         scheme = self._scheme(files["train"])
@@ -330,7 +327,7 @@ class TaggedSentences(SplitFiles):
         return TaggerProcessor(inputs, labels_of(types[""], mine), mine, self._unit)
 
     def _rows(self, file: TaggedFile, processor: TaggerProcessor, scheme: Scheme) -> list[TaggedSentence]:
-        """Sentences with the labels that the model predicts; divides long ones and counts them in `file.counts`."""
+        """Sentences with the labels of the model; splits long ones and counts them in `file.counts`."""
         name, sentences, counts = file
         rows = []
         for one in sentences:
@@ -366,7 +363,7 @@ class TaggedSentences(SplitFiles):
         return rows
 
     def _buckets(self, encoded: Iterable[_Encoded], processor: TaggerProcessor) -> Buckets[_Encoded]:
-        """How sentences become batches. Args: encoded: the sentences of all splits."""
+        """Batches of sentences. Args: encoded: the sentences of all splits."""
         length = processor.inputs.encoded_length
         lengths = list(map(length, encoded))
         chosen = multiples(lengths, processor.inputs.longest, self.length_multiple, few=self.few_lengths)

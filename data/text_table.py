@@ -54,11 +54,10 @@ _logger = logging.getLogger(__name__)
 class TextTable(TableFiles):
     """Texts, or pairs of texts, and their labels: a class, several classes, or a number.
 
-    Files end in .csv (fields separated by commas), .tsv or .txt (by tabs) or .jsonl (a JSON object a line); .gz may
-    follow. Rows with a blank text are skipped.
-    Batches have `tokens`, `segments` [B, T] int32, `attention_mask` [B, T] bool, `loss_mask` [B] bool, and `labels`.
-    With `pairs` apart, the first three are [B, 2, T]. With `parts`, a batch is of one part, such as sst, and its labels
-    are `sst/labels`.
+    Files end in .csv (fields separated by commas), .tsv or .txt (by tabs) or .jsonl (a JSON object a line), and perhaps
+    .gz. Rows with a blank text are skipped. Batches have `tokens`, `segments` [B, T] int32, `attention_mask` [B, T]
+    bool, `loss_mask` [B] bool, and `labels`. With `pairs` apart, the first three are [B, 2, T]. With `parts`, a batch
+    is of one part, such as sst, with `sst/labels`.
     """
 
     processor_fields = ("tokens", "vocabulary_size", "minimum_count")
@@ -117,8 +116,8 @@ class TextTable(TableFiles):
     drop_duplicates: bool = False
     """Remove training rows whose texts are also in validation or test, as a reader sees them, in either order."""
     length_multiple: Count = 16
-    """Batches have the length of their longest text, rounded up to a multiple of this; JAX compiles a program
-    for each length."""
+    """Batches have the length of their longest text, rounded up to a multiple of this; JAX compiles a program for each
+    length."""
     evaluation_batch_size: BatchSize = 64
     """Number of rows in an evaluation step."""
 
@@ -208,7 +207,6 @@ class TextTable(TableFiles):
 
     @property
     def usual(self) -> tuple[str, ...]:
-        """The parts; the columns of a table of your own; the source of a known data set."""
         if self.parts:
             return ("parts", "tables", "path", "batch_size")
         known = ("source", "path", "batch_size")
@@ -216,7 +214,6 @@ class TextTable(TableFiles):
 
     @property
     def needs(self) -> str:
-        """The folder of the first known data set."""
         known = [TextSource.of_known(PARTS[name], None).folder for name in self.parts if name in PARTS]
         if self.parts:
             return next(iter(known), "your tables")
@@ -224,7 +221,6 @@ class TextTable(TableFiles):
 
     @property
     def joint(self) -> bool:
-        """Whether the schedule is together."""
         return self.schedule == "together"
 
     @property
@@ -252,12 +248,11 @@ class TextTable(TableFiles):
 
         Args:
           seed: decides the order of training.
-          processor: the tokenizer of a pretrained model, or the processor of an earlier run with its vocabulary; None =
-            the vocabulary is trained on the training texts.
+          processor: the tokenizer of a pretrained model, or the processor of an earlier run; None = the vocabulary is
+            trained on the training texts.
 
-        Raises:
-          FileNotFoundError, DataError: when a file is not found or malformed, a label does not occur in training, or
-            there are too few rows or classes.
+        Raises: FileNotFoundError, DataError when a file is not found or malformed, a label is not in training, or there
+          are too few rows or classes.
         """
         read = {name: self._read(source) for name, source in self._sources().items()}
         if self.pairs == "apart" and all(len(part.source.columns.texts) == 1 for part in read.values()):
@@ -318,7 +313,7 @@ class TextTable(TableFiles):
         return batch_of
 
     def _read(self, source: TextSource) -> "_Rows":
-        """The rows of a part: those of validation may be held out, and duplicates are removed if that is chosen."""
+        """The rows of a part, with held-out ones and without duplicates if chosen."""
         tables = source.tables()
         targets = source.targets(tables["train"])
         splits = {name: source.labelled(rows, targets) for name, rows in tables.items()}
@@ -353,9 +348,9 @@ class TextTable(TableFiles):
     def read_file(self, path: Path, processor: Any) -> Split:
         """Reads a file with the same columns; labels are optional, and rows without one are not scored.
 
-        Raises: FileNotFoundError, DataError.
-
         With parts, it has the labels of one part; or no labels, for all parts with such texts.
+
+        Raises: FileNotFoundError, DataError.
         """
         processor = require_processor(processor, TextClassifierProcessor)
         sources = {
@@ -382,16 +377,15 @@ class TextTable(TableFiles):
         return dataclasses.replace(whole, unlabelled=next(iter(rest), None))
 
     def _buckets(self, one: TextClassifierProcessor, examples: Iterable[Tokenized]) -> Buckets[Tokenized]:
-        """How examples of a part become batches. Args: examples: of all splits.
+        """Batches of examples of a part. Args: examples: of all splits.
 
-        If a step takes a batch of each part, those of a part have one length: JAX would compile a program for each
-        combination.
+        In joint training, a part's batches have one length: JAX would compile a program for each combination.
         """
         lengths, few = [example.length for example in examples], self.few_lengths or self.joint
         return table_buckets(multiples(lengths, one.max_length, self.length_multiple, few=few), one)
 
     def _further(self, one: TextClassifierProcessor) -> TextSource:
-        """Further tables of a part whose training table was the user's."""
+        """Further tables of a part with a user's training table."""
         return source_of_columns(one.texts, number=isinstance(one.targets, Number), dialect=self.dialect)
 
     def _held_out(

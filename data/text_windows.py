@@ -1,5 +1,5 @@
-"""Language modelling: windows of texts, each token the target of the ones before it. A base class, whose subclasses say
-what the tokens are."""
+"""Language modelling: windows of texts, with each token predicted from the previous ones. Subclasses define the
+tokens."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from jaxnlp.text import UnknownTokenError
 class TextWindows(TextFiles):
     """Texts in windows of tokens.
 
-    Each file is a document: no window crosses from one file into the next, and the end of each file is held out.
+    Each file is a document: no window crosses files, and the end of each file is held out.
     """
 
     length_field: ClassVar[str] = "sequence_length"
@@ -52,12 +52,10 @@ class TextWindows(TextFiles):
 
     @property
     def needs(self) -> str:
-        """The source's file."""
         return {"python_docs": "", "tiny_shakespeare": "tinyshakespeare", "text_file": "your text"}[self.source]
 
     @property
     def max_length(self) -> int:
-        """T."""
         return self.sequence_length
 
     def vocabulary_of(self, documents: Sequence[str]) -> Any:
@@ -67,12 +65,11 @@ class TextWindows(TextFiles):
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the text and makes its batches.
 
-        The first 90 % of each document's characters (with the default fraction) are training text, the rest validation
-        text. The vocabulary is that of `vocabulary_of`, unless one is given.
+        The vocabulary is that of `vocabulary_of`, unless one is given.
 
         Raises:
           FileNotFoundError: when there is no such text.
-          DataError: when a part is too short for one window, or the given vocabulary does not have all its characters.
+          DataError: when a part is too short for one window, or the given vocabulary lacks its characters.
         """
         documents = source_documents(self.source, self.path, self.encoding)
         vocabulary: Any = processor
@@ -119,8 +116,7 @@ class TextWindows(TextFiles):
     def read_file(self, path: Path, processor: Any) -> Split:
         """A file's text, each token but the first scored once; see `tokens_to_score`.
 
-        Raises:
-          FileNotFoundError, DataError: when it cannot be read, or has no line of known characters.
+        Raises: FileNotFoundError, DataError when it cannot be read, or has no line of known characters.
         """
         vocabulary: Any = require_processor(processor, self.vocabulary_type)
         warn_of_tables([path])
@@ -137,7 +133,7 @@ def _fingerprint(documents: Sequence[str]) -> str:
 
 
 def shuffled_windows(documents: Sequence[np.ndarray], sequence_length: int, batch_size: int, *, seed: int) -> Epochs:
-    """Every window of T + 1 tokens of a document in random order, endlessly, reshuffled in each epoch.
+    """Every window of T + 1 tokens of a document, endlessly, reshuffled in each epoch.
 
     Args:
       documents: their tokens, [N] int32 each. A document of 2 to T tokens is one window; a shorter one is none.

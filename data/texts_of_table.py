@@ -21,16 +21,16 @@ from jaxnlp.text.encoder_texts import EncoderTexts
 
 @dataclasses.dataclass(frozen=True)
 class TextsOfTable(TextTable):
-    """The texts that a classifier is trained on, without their labels: [CLS] text [SEP], a text a row.
+    """A classifier's training texts, without their labels: [CLS] text [SEP], a text a row.
 
-    With the options of the classifier's `TextTable` the held-out rows are the same. Both texts of a pair are separate
+    With the options of the classifier's `TextTable` the held-out rows are the same. The texts of a pair are separate
     rows. A text of more than `max_length` tokens is several rows. Batches have `tokens`, `targets` [B, T] int32 (the
     next tokens) and `loss_mask` [B, T] bool.
     """
 
     unlabelled: UserPath | None = None
-    """Your texts without labels, which are added to the training texts: a file with one text a line, or a table with
-    the column of the texts."""
+    """Your texts without labels, to add to the training texts: a file with one text a line, or a table with the column
+    of the texts."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -41,8 +41,8 @@ class TextsOfTable(TextTable):
 
         Args:
           seed: decides the order of training.
-          processor: of an earlier run or of a pretrained model, with its vocabulary; None = the vocabulary is trained
-            on the training texts, those of `unlabelled` included.
+          processor: of an earlier run or a pretrained model; None = the vocabulary is trained on the training texts,
+            `unlabelled` included.
 
         Raises: FileNotFoundError, DataError: when a file is not found or malformed.
         """

@@ -1,4 +1,4 @@
-"""Data sets of sentences and their translations: the base class, and pairs from files."""
+"""Sentences and their translations: the base class, and pairs from files."""
 
 import dataclasses
 import functools
@@ -61,7 +61,7 @@ class SentencePairs(DataConfig):
     """Lengths of batches in tokens, end symbol included; JAX compiles a program for each length. Longer pairs are
     removed from training, and truncated in validation and test."""
     subwords: SubwordKind = "bpe"
-    """How texts are tokenized."""
+    """Kind of tokens."""
     vocabulary_size: TokenCount = 8_000
     """Maximum number of tokens in a vocabulary; with BPE and unigram, 260 of them are symbols and bytes."""
     shared_vocabulary: bool = True
@@ -71,7 +71,7 @@ class SentencePairs(DataConfig):
     extra_symbols: Natural = 0
     """Number of extra symbols at the end of the vocabulary, such as the sentinels of span corruption."""
     bpe_dropout: Rate = 0.0
-    """Probability of leaving out each BPE merge in training; drawn again in each epoch."""
+    """Probability of dropping each BPE merge in training, drawn in each epoch."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -81,7 +81,6 @@ class SentencePairs(DataConfig):
 
     @property
     def max_length(self) -> int:
-        """The maximum length of a batch."""
         return self.lengths[-1]
 
     def trained_processor(self, pairs: Sequence[SentencePair]) -> TranslationProcessor:
@@ -140,11 +139,10 @@ class SentencePairs(DataConfig):
           train: the training pairs.
           held: the pairs of each split that can be scored, and the name of their file; "" = no file.
           saved: whether the processor was made earlier, not for these pairs.
-          file: name of the file with the training pairs, for messages; "" = no file.
-          about: the beginning of the description.
+          file: of the training pairs, for messages; "" = no file.
+          about: the start of the description.
 
-        Raises:
-          DataError: for BPE dropout with subwords of another kind; or when all training pairs are too long.
+        Raises: DataError for BPE dropout with subwords of another kind; or when all training pairs are too long.
         """
         self.check_dropout(processor)
         plain = [encoded(pair, processor) for pair in train]
@@ -202,7 +200,7 @@ class SentencePairs(DataConfig):
         seed: int,
         longest: int,
     ) -> Callable[[int], Sequence[Ids]]:
-        """From the index of an epoch to the ids of pairs with BPE dropout, or without it if no batch has room for them.
+        """From the index of an epoch to the ids of pairs with BPE dropout, or without it if no batch fits them.
 
         Args:
           pairs: the pairs.
@@ -258,8 +256,8 @@ class SentencePairs(DataConfig):
 class ParallelText(SentencePairs, TextFiles):
     """Sentences and their translations in files.
 
-    A split has two files, one of sources and one of targets, with one sentence per line; or one file whose lines have a
-    source, a tab and a target. Files that end in .gz are decompressed. Pairs with a blank sentence are skipped.
+    A split has two files, of sources and of targets, with one sentence per line; or one file whose lines have a source,
+    a tab and a target. Files that end in .gz are decompressed. Pairs with a blank sentence are skipped.
     """
 
     data_set: str | None = None
@@ -273,15 +271,14 @@ class ParallelText(SentencePairs, TextFiles):
     test: tuple[UserPath, ...] = ()
     """Test files, one or two; empty = no test split."""
     validation_fraction: ProperFraction = 0.05
-    """Share of the distinct training sources that is held out without a validation file; it does not depend on the
-    seed."""
+    """Share of the distinct training sources to hold out without a validation file; it does not depend on the seed."""
     separate_targets: bool = False
     """Whether held-out pairs share no target with training pairs; they never share a source."""
     reverse: bool = False
     """Whether the file, or the column, of targets comes first."""
     sentencepiece: tuple[UserPath, ...] = ()
-    """One SentencePiece model for both languages, or one for the source and one for the target; empty = the vocabulary
-    is trained."""
+    """One SentencePiece model for both languages, or one for the source and one for the target; empty = train a
+    vocabulary."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -299,12 +296,10 @@ class ParallelText(SentencePairs, TextFiles):
 
     @property
     def usual(self) -> tuple[str, ...]:
-        """Your own files; the folder of a public data set."""
         return ("train", "validation", "batch_size") if self.data_set is None else ("path", "batch_size")
 
     @property
     def needs(self) -> str:
-        """The data set's folder."""
         return self.data_set or "your sentences"
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
@@ -316,8 +311,8 @@ class ParallelText(SentencePairs, TextFiles):
 
         Raises:
           FileNotFoundError: when a file does not exist.
-          DataError: when a file cannot be read, with its line; when all training pairs are too long; or when
-            `sentencepiece` is not the vocabulary of the processor.
+          DataError: naming an unreadable line; when all training pairs are too long; or when `sentencepiece` is not the
+            processor's vocabulary.
         """
         if not self.train:
             raise DataError("data.train is required: give one or two files with --data.train SOURCES TARGETS")

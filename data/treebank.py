@@ -34,11 +34,11 @@ EWT_FILES = {"train": "en_ewt-ud-train.conllu.gz", "validation": "en_ewt-ud-dev.
 
 @dataclasses.dataclass(frozen=True)
 class Treebank(SplitFiles):
-    """Sentences with dependency trees, and the transitions that build the trees; or for graph parsers, the heads.
+    """Sentences with dependency trees, as transitions, or for graph parsers as heads.
 
-    Transitions do not build trees that are not projective. Training by transitions leaves these trees out; the
-    description counts them. Other splits keep them: their loss is computed with a similar projective tree, and their
-    scores with the tree itself. Graph parsers are trained on all trees.
+    Transitions build only projective trees. Training by transitions leaves other trees out; the description counts
+    them. Other splits keep them: their loss is that of a similar projective tree, their scores those of the tree. Graph
+    parsers train on all trees.
     """
 
     usual = ("source", "path", "train", "batch_size")
@@ -70,8 +70,8 @@ class Treebank(SplitFiles):
     evaluation_batch_words: BatchTokens = 8_192
     """Maximum number of words, or of tokens of BERT, in an evaluation batch, padding included."""
     lengths: tuple[int, ...] = (8, 16, 24, 32, 48, 64, 96)
-    """Lengths of batches in words, with a BERT in its tokens; data.max_length or data.max_pieces follows as the last
-    one. JAX compiles a program for each length."""
+    """Lengths of batches in words, or in BERT's tokens; data.max_length or data.max_pieces follows as the last one. JAX
+    compiles a program for each length."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -99,20 +99,19 @@ class Treebank(SplitFiles):
 
     @property
     def needs(self) -> str:
-        """The data set's folder."""
         return {"small_grammar": "", "files": "your sentences"}.get(self.source, self.source)
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the treebank; the splits are `validation` and, if there is a file, `test`.
 
         Args:
-          seed: determines the order of training, and the training sentences of the small grammar.
-          processor: the processor of an earlier parser; its words, tags and relations are used. Or the tokenizer of a
-            BERT, or a processor with it. None = the words, tags and relations of the training sentences are used.
+          seed: decides the order of training, and the training sentences of the small grammar.
+          processor: of an earlier parser, with its words, tags and relations; or the tokenizer of a BERT, or a
+            processor with it. None = the words, tags and relations of the training sentences.
 
         Raises:
           FileNotFoundError: when a file is missing.
-          DataError: when a file cannot be read, naming its line; or when no training sentence is left.
+          DataError: naming an unreadable line; or when no training sentence is left.
         """
         splits = self._sentences(seed)
         for sentences in splits.values():
@@ -195,7 +194,7 @@ class Treebank(SplitFiles):
         return splits
 
     def _require_tags(self, sentences: Sequence[TreeSentence]) -> None:
-        """Raises DataError when no word of a split has a tag of a column that the parser reads."""
+        """Raises DataError when no word of a split has a tag in a column that the parser reads."""
         tagged = [name for name in TAG_COLUMNS if any(set(getattr(one, name)) != {UNSPECIFIED} for one in sentences)]
         for name in TAG_COLUMNS:
             if self.tags in (name, "both") and name not in tagged:
@@ -210,8 +209,8 @@ class Treebank(SplitFiles):
         return {"train": _trees_of(train), "validation": _trees_of(held)}
 
     def _processor(self, train: Sequence[TreeSentence], given: Any) -> ParserProcessor:
-        """The processor of an earlier parser; or a new one from the training sentences, with the tokenizer of a BERT if
-        it is given. Raises: DataError when an earlier parser has other options."""
+        """The processor of an earlier parser; or a new one from the training sentences, with a given BERT's tokenizer.
+        Raises: DataError when an earlier parser has other options."""
         if not isinstance(given, ParserProcessor):
             inputs = WordInputs.of_sentences(
                 [sentence.words for sentence in train],
@@ -263,7 +262,7 @@ def _read(path: Path, *, trees: bool | None, encoding: str = UTF_8) -> list[Tree
 
     Args:
       path: the file.
-      trees: whether each must have a tree; None = all have a tree, or none has.
+      trees: whether each must have a tree; None = all or none.
       encoding: of the file.
 
     Raises: FileNotFoundError, DataError.

@@ -1,4 +1,4 @@
-"""Word language modelling: each word of a text is predicted from the words before it."""
+"""Word language modelling: each word of a text is predicted from the previous ones."""
 
 import dataclasses
 import logging
@@ -30,7 +30,7 @@ from jaxnlp.text.words import WordVocabulary
 _logger = logging.getLogger(__name__)
 
 SHORTEST_STREAM = 1_000
-"""Words of a stream in evaluation, if the text has as many."""
+"""Minimum words of a stream in evaluation, if the text has as many."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,7 @@ class WordText(TextFiles):
     """For texts without a validation part (python_docs, text_file): share at the end that is held out."""
     evaluation_batch_size: BatchSize = 10
     """Maximum number of streams in an evaluation step. Short texts have fewer, since the first words of a stream have
-    little context: each has 1,000 words or more, and a text of fewer than 2,000 words is one stream."""
+    little context: each has at least 1,000 words, and a text of fewer than 2,000 words is one stream."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -80,17 +80,15 @@ class WordText(TextFiles):
 
     @property
     def stateful(self) -> bool:
-        """Whether the mode is streams."""
         return self.mode == "streams"
 
     @property
     def _multiple(self) -> int:
-        """Of the lengths of batches: T / 2 and T if they are few."""
+        """Lengths of batches are multiples of this: T / 2 and T if they are few."""
         return -(-self.sequence_length // 2) if self.few_lengths else self.length_multiple
 
     @property
     def max_length(self) -> int:
-        """Maximum length of a row, in evaluation or in training on streams, whose lengths vary."""
         if not self.stateful:
             return self.sequence_length
         longest = longest_stream_batch(self.sequence_length, length_std=self.bptt_length_std, multiple=self._multiple)
@@ -98,19 +96,16 @@ class WordText(TextFiles):
 
     @property
     def needs(self) -> str:
-        """The name of the source's files."""
         return FOLDERS.get(self.source, "" if self.source == "python_docs" else "your text")
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the articles and makes their batches.
 
-        The splits train and validation have the articles in their order, and states are carried throughout. The source
-        cmu_hw4p1 also has the splits prediction and generation of `data.next_word`, if the homework's fixtures are in
-        its folder.
+        The splits train and validation have the articles in order, with states carried throughout. The source cmu_hw4p1
+        also has the splits prediction and generation of `data.next_word`, if its folder has the homework's fixtures.
 
-        Raises:
-          FileNotFoundError, DataError: when the data is not found, is malformed, is too short for a batch, or does not
-            fit the vocabulary of the processor.
+        Raises: FileNotFoundError, DataError when the data is not found, is malformed, is too short for a batch, or does
+          not fit the processor's vocabulary.
         """
         articles = read_articles(
             self.source,
@@ -149,13 +144,12 @@ class WordText(TextFiles):
     def read_file(self, path: Path, processor: Any) -> Split:
         """Reads a file for scoring; its suffix decides its format.
 
-        - `.npz`: windows and the words that follow them, see `data.next_word`.
+        - `.npz`: windows and the next word of each, see `data.next_word`.
         - `.npy`: prompts to continue.
         - others: a text, each word except the first scored once; a warning counts unknown words.
 
-        Raises:
-          FileNotFoundError, DataError: when it cannot be read, or each line has words outside a vocabulary without
-            an unknown word; other such lines are skipped, and a warning counts them.
+        Raises: FileNotFoundError, DataError when it cannot be read, or each line has words outside a vocabulary without
+          an unknown word; a warning counts other such lines, which are skipped.
         """
         vocabulary = require_processor(processor, WordVocabulary)
         if (fixture := read_fixture(path, vocabulary.size)) is not None:

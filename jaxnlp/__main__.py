@@ -66,7 +66,7 @@ def run(arguments: list[str]) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 done, 1 a run that is damaged or went wrong, 2 a wrong command, or a file that cannot be read or
+    """Exit status: 0 done, 1 a run that failed or is damaged, 2 a wrong command, or a file that cannot be read or
     written."""
     if arguments is None:  # a process of its own
         hold_interrupts()

@@ -16,7 +16,7 @@ class Within(NamedTuple):
     """The bounds of a number, in the type of its field: `width: Annotated[int, Within("[1, inf)")]`.
 
     Attributes:
-      interval: "[a, b)", with a square bracket on the side of a bound that is allowed. NaN is in none.
+      interval: "[a, b)"; a square bracket includes the bound. It never includes NaN.
     """
 
     interval: str
@@ -28,7 +28,7 @@ class Within(NamedTuple):
         return above and (number <= highest if self.interval[-1] == "]" else number < highest)
 
     def broken_by(self, number: int) -> str:
-        """The bound that a whole number outside is on the wrong side of: `at least 1`, or `less than 2147483648`."""
+        """The bound that an integer violates: `at least 1`, or `less than 2147483648`."""
         lowest, highest = self.interval[1:-1].split(", ")
         if number < float(highest):
             return f"at least {lowest}" if self.interval[0] == "[" else f"more than {lowest}"
@@ -44,21 +44,21 @@ class Within(NamedTuple):
 
 
 Count = Annotated[int, Within("[1, 2147483648)")]
-"""What arrays can be indexed by, and the counters of steps can hold: 32 bits."""
+"""The range of array indices and step counters: 32 bits."""
 Natural = Annotated[int, Within("[0, 2147483648)")]
 Layers = Annotated[int, Within("[1, 10001)")]
-"""Far more than any model has: a config of a million layers is damaged, and would take hours to trace."""
+"""Far more than any model has. A config of a million layers is damaged, and would take hours to trace."""
 BatchSize = Annotated[int, Within("[1, 1000001)")]
 BatchTokens = Annotated[int, Within("[1, 100000001)")]
-"""Far more than a step has: data sets make whole batches in memory before that of the devices is known to suffice."""
+"""Far more than any step needs. Whole batches are made in memory, so a larger number would exhaust it."""
 Workers = Annotated[int, Within("[0, 1001)")]
-"""Far more than a machine has cores for: each is a process that takes hundreds of megabytes."""
+"""More workers than a machine has cores. Each is a process that takes hundreds of megabytes."""
 TokenCount = Annotated[int, Within("[1, 10000001)")]
-"""Of a vocabulary to train: the tokenizers library reserves memory for all tokens, and ends the process without it."""
+"""Size of a vocabulary to train. The tokenizers library reserves memory for all tokens, and aborts without it."""
 PieceCount = Annotated[int, Within("[3, 2147483648)")]
-"""Tokens of a BERT, with [CLS] and [SEP]."""
+"""Size of a BERT's vocabulary, with [CLS] and [SEP]."""
 Window = Annotated[int, Within("[1, 1001)")]
-"""Of a convolution. Its program has a term for each position of the window."""
+"""Window of a convolution. Its program has a term for each position of the window."""
 Seed = Annotated[int, Within("[0, 4294967296)")]
 Rate = Annotated[float, Within("[0, 1)")]
 Fraction = Annotated[float, Within("[0, 1]")]
@@ -68,7 +68,7 @@ Positive = Annotated[float, Within("(0, inf)")]
 NonNegative = Annotated[float, Within("[0, inf)")]
 HOME = "home"
 UserPath = Annotated[str, HOME]
-"""A path as a text. As in a `Path`, ~ is the home folder: a shell leaves it unchanged in --workdir=~/runs."""
+"""A path as a text. ~ is the home folder, as in a `Path`: a shell leaves it unchanged in --workdir=~/runs."""
 
 
 class NotReadError(ValueError):
@@ -86,22 +86,21 @@ class NotReadError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A frozen dataclass that checks the types of its fields, its choices (`Literal` fields) and its numbers (`Within`)
-    whenever it is created.
+    """A frozen dataclass that checks types, choices (`Literal`) and bounds (`Within`) of its fields whenever it is
+    created.
 
-    A whole number in a field of type float becomes a float, so 1 and 1.0 give equal configs; a list in a field of type
-    tuple becomes a tuple, and a path in a field of type str a text, and the other way round. In a path, in a field of
-    type `Path` or `UserPath`, ~ becomes the home folder.
+    Values are converted to the field's type where nothing is lost: int to float, so 1 and 1.0 give equal configs; list
+    to tuple; `Path` to str, and the other way round. In a `Path` or `UserPath`, ~ becomes the home folder.
 
     A subclass with its own checks defines `__post_init__` and calls `super().__post_init__()` first.
     """
 
     section: ClassVar[str] = ""
-    """The first part of its fields' names on the command line, such as `model`; "" = none."""
+    """The first part of the fields' names on the command line, such as `model`; "" = none."""
 
     @property
     def usual(self) -> tuple[str, ...]:
-        """Fields that are changed most often: help shows them first."""
+        """Fields that are changed most often, which help shows first."""
         return ()
 
     def __post_init__(self):
@@ -134,9 +133,8 @@ class Config:
         """Refuses fields that do not apply to this config, unless they have their defaults.
 
         Args:
-          is_read: whether the fields apply to this config.
-          what: the configs they apply to, to complete "applies only to ..."; a field and its value, such as
-            `data.source files`, is also a remedy.
+          is_read: whether the fields apply.
+          what: completes "applies only to ..."; a field and its value, such as `data.source files`, is also a remedy.
           fields: their names.
 
         Raises: NotReadError naming the field and the remedy.
@@ -156,15 +154,7 @@ class Config:
 
 
 def changed(config: Any, fields: Mapping[str, Any], given: Collection[str]) -> Any:
-    """A copy of a config with these fields. A field that is not given, and does not apply then, gets its default.
-
-    Args:
-      config: any dataclass.
-      fields: new values by name.
-      given: names of the fields that the user has given.
-
-    Raises: ValueError for a value that the config refuses.
-    """
+    """A copy of a config with new values. Fields that no longer apply get their defaults, unless they are given."""
     try:
         return dataclasses.replace(config, **fields)
     except NotReadError as error:
@@ -174,13 +164,13 @@ def changed(config: Any, fields: Mapping[str, Any], given: Collection[str]) -> A
 
 
 class Choice(Config):
-    """A config of several kinds: a class for each, of which a name chooses one, such as `--optimizer muon`.
+    """A config of several kinds, each a class: a name such as `--optimizer muon` chooses one.
 
     The kinds of a base are its subclasses with a name: `class Muon(OptimizerConfig, kind="muon")`.
     """
 
     kind: ClassVar[str] = ""
-    """The name; "" = this class cannot be chosen."""
+    """The name; "" = an abstract class."""
 
     def __init_subclass__(cls, *, kind: str = "") -> None:
         super().__init_subclass__()
@@ -188,15 +178,15 @@ class Choice(Config):
 
     @classmethod
     def kinds(cls) -> dict[str, Any]:
-        """The classes that can be chosen instead of this one, and this one, by their names."""
+        """The classes that can be chosen for this base, itself included, by name."""
         family: list[Any] = [cls.__mro__[cls.__mro__.index(Choice) - 1]]
         for one in family:  # which grows
             family += one.__subclasses__()
         return {one.kind: one for one in family if one.kind}
 
     def as_kind(self, name: str) -> Self:
-        """A config of another kind, with the values of the fields that both have. It is not checked, since some of its
-        fields may be replaced: `dataclasses.replace` checks it."""
+        """A config of another kind, with the values of the fields that both have. Unchecked: `dataclasses.replace`
+        checks it, after other fields are replaced."""
         kinds = self.kinds()
         if name not in kinds:
             raise ValueError(f"{self.section} must be one of {', '.join(kinds)}, got {name!r}")
@@ -218,7 +208,7 @@ def _hints(config: type) -> dict[str, Any]:
 
 
 def _options(expected: Any) -> tuple[Any, ...]:
-    """The types of a union; for any other type only the type itself."""
+    """The types of a union; for any other type itself."""
     origin, arguments = typing.get_origin(expected), typing.get_args(expected)
     if origin is typing.Annotated:
         return _options(arguments[0])
@@ -228,8 +218,7 @@ def _options(expected: Any) -> tuple[Any, ...]:
 
 
 def _converted(value: Any, expected: Any) -> Any:
-    """The value, with lists as tuples, paths as texts or texts as paths, and whole numbers as floats, as the type has
-    them, and the home folder in paths."""
+    """The value converted to the type, as `Config` documents."""
     options = _options(expected)
     if isinstance(value, str | Path) and _is_path(expected):
         value = type(value)(os.path.expanduser(value))
@@ -244,7 +233,7 @@ def _converted(value: Any, expected: Any) -> Any:
 
 
 def path_fields(of: type[Config]) -> tuple[str, ...]:
-    """Names of the fields of a config whose texts are paths."""
+    """Names of a config's text fields that are paths."""
     return tuple(name for name, expected in _hints(of).items() if _is_path(expected))  # type: ignore[arg-type]
 
 
@@ -255,7 +244,7 @@ def _is_path(expected: Any) -> bool:
 
 
 def _choices(expected: Any) -> tuple[Any, ...]:
-    """The values of a type's Literals; () for a type without Literals."""
+    """The values of a type's Literals; () = none."""
     choices: list[Any] = []
     for option in _options(expected):
         if typing.get_origin(option) is typing.Literal:
@@ -266,7 +255,7 @@ def _choices(expected: Any) -> tuple[Any, ...]:
 
 
 def outside(value: Any, expected: Any) -> str:
-    """The bounds that a number, or a number of a tuple, is outside of; "" = none."""
+    """The bounds that a number, or a tuple's number, violates; "" = none."""
     origin, arguments = typing.get_origin(expected), typing.get_args(expected)
     if origin is typing.Annotated:
         bounds = [bound for bound in arguments[1:] if isinstance(bound, Within)]

@@ -14,15 +14,15 @@ from jaxnlp.config import BatchSize, Config, Workers, path_fields
 Example = TypeVar("Example")
 
 NumpyBatch = dict[str, np.ndarray]
-"""Named arrays of static shape; the first axis is B. `loss_mask` is False for rows, or positions, of padding."""
+"""Named arrays of static shape; the first axis is B. `loss_mask` is False for padded rows or positions."""
 
 
 class LazyBatch(Mapping[str, np.ndarray]):
-    """A batch whose rows are made when they are read. A process of several makes only those of its devices.
+    """A batch whose rows are made when they are read: each process makes only those of its devices.
 
     Args:
       size: B.
-      make: from numbers of rows [N] in increasing order to these rows, as a batch of N rows.
+      make: from row indices [N], ascending, to a batch of these N rows.
     """
 
     def __init__(self, size: int, make: Callable[[np.ndarray], NumpyBatch]):
@@ -45,14 +45,14 @@ class LazyBatch(Mapping[str, np.ndarray]):
 
 
 class DataError(ValueError):
-    """Unreadable or insufficient data; the message has the problem, its position and the remedy."""
+    """Unreadable or insufficient data; the message names the problem, its position and the remedy."""
 
 
 class Processor(Protocol):
     """Turns raw inputs into arrays: a vocabulary; a tokenizer and labels; two vocabularies; an image size and labels.
 
-    Equal by value. A run saves it as `processor.json`, with its class as "module:Class". Loading the class needs a
-    trusted package (`jaxnlp.saving.serialization`).
+    Equal by value. A run saves it as `processor.json`, with its class as "module:Class"; only classes of trusted
+    packages are loaded (`jaxnlp.saving.serialization`).
     """
 
     def to_json(self) -> dict[str, Any]:
@@ -68,10 +68,10 @@ class SourceRows:
     """All rows of a file. The examples of a split are those that are not skipped, such as blank ones.
 
     Attributes:
-      indices: of each example's row [N].
+      indices: each example's row [N].
       names: of all rows: numbers from 1, or ids.
-      columns: of a table; () = the file is not a table.
-      cells: of each row of a table, in these columns.
+      columns: names of a table's columns; () = the file is not a table.
+      cells: the table's cells, by row.
     """
 
     indices: Sequence[int]
@@ -85,18 +85,18 @@ class Split(Generic[Example]):
     """Data that can be scored.
 
     Attributes:
-      batches: one pass over the data, for the objective. If the last batch is not full, it is padded, with `loss_mask`
-        False. Empty if the objective cannot score the data.
+      batches: one pass over the data, for the objective; the last one is padded, with `loss_mask` False. Empty if the
+        objective cannot score the data.
       examples: the raw examples in their order, for metrics that are not sums over batches.
       rows: [N] int, the example at each unmasked row of the batches; None = in order.
       scored: whether the examples have targets; otherwise there are only predictions.
-      parts: a split for each part, if a corpus has several (three text tasks of one encoder); `batches` then has those
-        of all scored parts.
+      parts: a split for each part of a corpus with several, such as three text tasks; `batches` has those of all scored
+        parts.
       notes: messages for the user, such as the number of truncated texts.
       source: all rows of the file that the examples come from; None = each row is an example.
-      of_each_shape: a batch of each shape of `batches`, whose values mean nothing; None = found in `batches`. Give it
-        if batches are made when they are read.
-      unlabelled: inputs of the same file without targets, which are predicted but not scored; None = there are none.
+      of_each_shape: a batch of each shape in `batches`, with arbitrary values; None = found in `batches`. Needed for
+        lazy batches.
+      unlabelled: inputs of the same file without targets, predicted but not scored; None = none.
     """
 
     batches: Sequence[NumpyBatch] = ()
@@ -115,7 +115,7 @@ class Split(Generic[Example]):
         return one_of_each_shape(self.batches) if self.of_each_shape is None else self.of_each_shape
 
     def in_rows(self, answers: Sequence[Any], missing: Any) -> list[Any]:
-        """Answers for all rows of the file, from those for the examples [N]; skipped rows get `missing`."""
+        """Answers for all rows of the file, from those for the examples [N]; `missing` for skipped rows."""
         if self.source is None:
             return list(answers)
         rows = [missing] * len(self.source.names)
@@ -125,7 +125,7 @@ class Split(Generic[Example]):
 
 
 def one_of_each_shape(batches: Iterable[Any]) -> list[Any]:
-    """The first batch of each shape; a batch is a dict of arrays, or of such a batch of each part."""
+    """The first batch of each shape; a batch is a dict of arrays, or of a batch of each part."""
     found: dict[Any, Any] = {}
     for batch in batches:
         found.setdefault(_shape_of(batch), batch)
@@ -137,11 +137,11 @@ def _shape_of(batch: Any) -> Any:
 
 
 class BatchShapes(NamedTuple):
-    """The shapes of all batches that a run has, as a batch of each shape; the values of these batches mean nothing.
+    """A batch of each shape that a run has, with arbitrary values.
 
     Attributes:
       train: of the training batches.
-      evaluation: of the batches of the split `validation`.
+      evaluation: of the split `validation`.
     """
 
     train: Sequence[Any]
@@ -154,14 +154,13 @@ class Corpus:
 
     Attributes:
       train: endless batches of static shapes, perhaps lazy, in an order that only the seed decides; or dicts of batches
-        by part, if a step takes a batch of each part. Its iterator has `get_state` and `set_state`. See
-        `data.pipelines.epochs.Epochs`.
+        by part, for joint training. Its iterator has `get_state` and `set_state`, as `data.pipelines.epochs.Epochs`.
       splits: the splits that can be scored, by name; one is `validation`.
       processor: turns raw inputs into arrays.
       description: one line for the user.
       fingerprint: changes when the data changes; a run continues only on the same data.
       token_counts: the count of each token, or of each class, in training [V] or [C] int; None = not counted.
-      of_each_shape: a batch of each shape that training batches may have; None = all have the shape of the first one.
+      of_each_shape: a batch of each shape in `train`; None = all have the shape of the first one.
     """
 
     train: Iterable[Any]
@@ -173,7 +172,7 @@ class Corpus:
     of_each_shape: Sequence[Any] | None = None
 
     def with_workers(self, number: int) -> "Corpus":
-        """The same data; processes make the training batches ahead, if their number is not 0.
+        """The same data; this number of processes makes the training batches ahead.
 
         Raises: DataError when the training batches have no method `with_workers`.
         """
@@ -193,7 +192,7 @@ class Corpus:
         return BatchShapes(train, self.split("validation").shapes)
 
     def split(self, name: str) -> Split:
-        """The split of this name. Raises: DataError, with the names of all splits, for another name."""
+        """The split of this name. Raises: DataError, with the names of all splits."""
         if name not in self.splits:
             raise DataError(f"this data set does not have the split {name!r}; it has: {', '.join(self.splits)}")
         return self.splits[name]
@@ -207,13 +206,13 @@ class DataConfig(Config):
     length_field: ClassVar[str] = "max_length"
     """The field that decides `max_length`."""
     processor_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields of the processor that the data set makes itself: not read if `load` gets one."""
+    """Fields for the processor that the data set makes itself: unused if `load` gets a processor."""
 
     batch_size: BatchSize = 32
     """Number of examples in a training step, over all devices."""
     few_lengths: bool | None = None
-    """Batches of few lengths, with more padding, so that few programs are compiled: one length, two for streams of
-    text, three for data with a list of lengths. None = True on GPUs and TPUs, otherwise False."""
+    """Fewer lengths of batches, with more padding, to compile fewer programs: one, two for streams of text, three for
+    data with a list of lengths. None = True on GPUs and TPUs, otherwise False."""
 
     num_workers: Workers = 0
     """Processes that make batches ahead; 0 = this one. The batches do not depend on it, and it may change on resume."""
@@ -229,7 +228,7 @@ class DataConfig(Config):
 
     @property
     def needs(self) -> str:
-        """The data that `load` needs: the name of a folder in JAXNLP_DATA, or "your ..."; "" = nothing."""
+        """The data that `load` needs: a folder in JAXNLP_DATA, or "your ..."; "" = nothing."""
         return ""
 
     @property
@@ -244,8 +243,8 @@ class DataConfig(Config):
 
     @classmethod
     def places(cls) -> tuple[str, ...]:
-        """Names of the fields that say where the data lies; its fingerprint, or the processor, tells whether it has
-        changed."""
+        """Fields with paths of the data: they may change on resume, since the fingerprint or the processor identifies
+        the data."""
         return path_fields(cls)
 
     @property
@@ -272,9 +271,9 @@ class DataConfig(Config):
         """Raises DataError when the validation data of this run was training data of the run in `init_from`."""
 
     def in_format(self, given: Mapping[str, Any]) -> Self:
-        """The data set that reads files in another format than its own. Args: given: the values of its fields.
+        """The data set with another format of its files, such as another encoding. Args: given: the changed fields.
 
-        Raises: DataError when it does not have such a field; ValueError when its files have a fixed format.
+        Raises: DataError for a field that it does not have; ValueError when the format is fixed.
         """
         lacking = given.keys() - {field.name for field in dataclasses.fields(self)}
         if lacking:

@@ -1,4 +1,4 @@
-"""What a metric is: its unit, its direction and its name. Without jax, so that reports start at once."""
+"""A metric's unit, direction and name. Without jax, so that reports start at once."""
 
 from typing import Literal, NamedTuple
 
@@ -8,11 +8,10 @@ class MetricKind(NamedTuple):
 
     Attributes:
       of: what is counted, as a plural noun: tokens, questions, examples.
-      unit: nats; points, for corpus scores such as BLEU; choices, for perplexities; or "", for fractions of 1. Metrics
-        of one unit share a chart.
+      unit: nats; points (BLEU); choices (perplexity); or "" for fractions of 1. Metrics of one unit share a chart.
       better: whether lower or higher values are better.
-      training_only: whether only training measures it, such as an objective that differs from the loss.
-      title: how pages and charts write its name, such as UAS; "" = the name with blanks for `_` and `/`.
+      training_only: whether only training measures it, as an objective that is not the loss.
+      title: its name on pages and charts, such as UAS; "" = the name with blanks for `_` and `/`.
     """
 
     of: str = "examples"
@@ -32,7 +31,7 @@ class MetricKind(NamedTuple):
 
 
 DECLARED = ("of", "unit", "better", "title")
-"""The fields that a run's environment.json has of each metric."""
+"""Each metric's fields in a run's environment.json."""
 
 
 def singular(plural: str) -> str:

@@ -1,4 +1,4 @@
-"""Metrics as (sum, count) pairs, so that an average over batches of different size is exact."""
+"""Metrics as (sum, count) pairs, so that averages over batches of different sizes are exact."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,12 +10,11 @@ from jaxnlp.typing import Metrics
 
 
 def total(metrics: Iterable[Metrics]) -> Metrics:
-    """Adds up the sums and the counts by name. A name may be missing in some batches, as with several tasks.
+    """Adds up sums and counts by name. A name may be missing in some batches, as with several tasks.
 
     NumPy's values are added up in float64, because float32 cannot count by ones above 2^24.
 
-    Raises:
-      ValueError: when there are no metrics.
+    Raises: ValueError when there are no metrics.
     """
     summed: Metrics = {}
     for batch in metrics:

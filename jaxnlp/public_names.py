@@ -11,11 +11,11 @@ from typing import Any
 def lazily(
     package: str, path: Iterable[str], own: Iterable[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package whose public names are those of its modules, without a list of them.
+    """`__getattr__` and `__dir__` of a package whose public names are those of its modules.
 
-    A name is public if it is that of a class or a function of a module and does not start with an underscore. A name
-    that is also the name of a module means the module, such as `jaxnlp.ops.activations`. A name that two modules define
-    must be imported from one of them.
+    A module's classes and functions are public, unless they start with an underscore. A name that is also a module's
+    means the module, such as `jaxnlp.ops.activations`. A name that two modules define must be imported from one of
+    them.
 
     Args:
       package: its `__name__`.

@@ -30,7 +30,7 @@ from jaxnlp.typing import Params
 
 Checkpoint = int | Literal["best", "latest"]
 MAX_RUNS_SHOWN = 20
-"""How many runs in a folder a message names."""
+"""Maximum number of runs that a message names."""
 
 
 def load(path: str | Path, *, checkpoint: Checkpoint = "best", ignore: Sequence[str] = ()) -> Trained:
@@ -38,13 +38,12 @@ def load(path: str | Path, *, checkpoint: Checkpoint = "best", ignore: Sequence[
 
     Args:
       path: a run's folder, a folder of pretrained weights, or a name on the Hugging Face Hub.
-      checkpoint: of a run: a step, the latest, or the best on the validation split.
-      ignore: names, or prefixes of names, of pretrained tensors to ignore.
+      checkpoint: a step, the latest, or the best on the validation split; of runs only.
+      ignore: names, or their prefixes, of pretrained tensors to ignore.
 
     Raises:
       RunError, DamagedCheckpointError: for a run that cannot be read or does not have the checkpoint.
-      ValueError: for a path that is neither, a model that the library does not have, a checkpoint of pretrained
-        weights, or tensors to ignore of a run.
+      ValueError: for any other path, an unknown model, `checkpoint` for pretrained weights, or `ignore` for a run.
     """
     if is_run(path):
         if ignore:
@@ -70,14 +69,14 @@ def load_run(
 ) -> Trained:
     """Loads the trained model of a run's folder.
 
-    The programs that its functions compile are kept on disk: see `jaxnlp.inference.caches.use_compilation_cache`.
+    Compiled programs are kept on disk: see `jaxnlp.inference.caches.use_compilation_cache`.
 
     Args:
-      folder: the `--workdir` of `jaxnlp train`. It may have been moved.
+      folder: the `--workdir` of `jaxnlp train`; it may have been moved.
       checkpoint: a step, the latest, or the best on the validation split; before any evaluation, the latest.
       trust: other packages or modules whose classes the run may name. Their code is imported, which runs it.
-      laid_out: (config of the model, shape of each parameter) -> the shapes with the shardings in which the parameters
-        are read; by default one device has all.
+      laid_out: (config of the model, shape of each parameter) -> the shapes with shardings to read the parameters in;
+        by default one device has all.
 
     Raises:
       RunError: when the folder is not a run, does not have the checkpoint, or its config or processor was edited.
@@ -121,15 +120,12 @@ def _trained(folder: Path, laid_out: Callable[[ModelConfig, Params], Params], re
 def load_pretrained(path: str | Path, *, ignore: Sequence[str] = ()) -> Trained:
     """Loads weights of another library, with the task of their model, or a model that was exported from a run.
 
-    Compiled programs are kept as by `load_run`.
-
     Args:
       path: a folder, or a name on the Hugging Face Hub, whose files are downloaded once.
-      ignore: names, or prefixes of names, of tensors to ignore. An exported model is then read without its heads, as
+      ignore: names, or their prefixes, of tensors to ignore. An exported model is then read without its heads, as
         weights of another library.
 
-    Raises: ValueError for a path that is neither, or a model that the library does not have; RunError for a training
-      run; OSError.
+    Raises: ValueError for any other path, or an unknown model; RunError for a training run; OSError.
     """
     require_path(path, "the path of a folder, or a name on the Hugging Face Hub", PretrainedError)
     if is_run(path):
@@ -140,9 +136,9 @@ def load_pretrained(path: str | Path, *, ignore: Sequence[str] = ()) -> Trained:
 
 
 def _pretrained_task(path: str | Path, *, whole: bool = True) -> type[Task]:
-    """The task that pretrained weights are for: of a model that was exported from a run, its task if it is read whole.
+    """The task of pretrained weights; for an exported model that is read whole, the task of its run.
 
-    Raises: PretrainedError when the library does not have their model; ConfigError for an unknown task.
+    Raises: PretrainedError for an unknown model; ConfigError for an unknown task.
     """
     inside = runs_inside(Path(path).expanduser())
     if inside and not is_pretrained(path):
@@ -172,7 +168,7 @@ def find_task(path: str | Path, *, whole: bool = True) -> Task:
 
     Args:
       path: as for `load`.
-      whole: whether all tensors are read; otherwise an exported model is read as weights of another library.
+      whole: whether no tensor is ignored; otherwise an exported model is read as weights of another library.
 
     Raises: RunError, ValueError, OSError as `load`.
     """
@@ -207,7 +203,7 @@ def read_config_json(folder: Path) -> dict[str, Any]:
 
 
 def require_path(path: object, expected: str, error: type[ValueError]) -> None:
-    """Raises `error`, with what was expected, for what is no path, and for an empty one."""
+    """Raises `error`, which names what was expected, for an empty path and for anything else that is not a path."""
     if not isinstance(path, str | os.PathLike):
         raise error(f"expected {expected}, got {type(path).__name__}")
     if not os.fspath(path):
@@ -215,13 +211,13 @@ def require_path(path: object, expected: str, error: type[ValueError]) -> None:
 
 
 def is_run(path: str | Path) -> bool:
-    """Whether this folder is a training run; one of weights may have a folder of checkpoints, too."""
+    """Whether this folder is a training run; a folder of weights may have checkpoints, too."""
     folder = Path(path).expanduser()
     return (folder / PROCESSOR_FILE).exists() or ((folder / CHECKPOINTS).exists() and not has_weights(folder))
 
 
 def runs_inside(folder: Path) -> str:
-    """The end of a message that names the runs in a folder which is not one: `; runs inside it: a, b`, or ""."""
+    """The end of a message about a folder that is not a run: `; runs inside it: a, b`, or ""."""
     inside = sorted(child.parent.name for child in folder.glob(f"*/{CONFIG_FILE}")) if folder.is_dir() else []
     more = f" and {len(inside) - MAX_RUNS_SHOWN} more" if len(inside) > MAX_RUNS_SHOWN else ""
     return f"; runs inside it: {', '.join(inside[:MAX_RUNS_SHOWN])}{more}" if inside else ""

@@ -1,6 +1,6 @@
 """Targets of classifiers: one class, any number of classes, or a number per example. Does not use jax.
 
-Axes: N examples, C classes, or outputs of a model.
+Axes: N examples, C classes or outputs.
 """
 
 import abc
@@ -23,9 +23,9 @@ class Prediction(NamedTuple):
     """The prediction of an input.
 
     Attributes:
-      label: the name of the class, the names of any number of classes, or a number; None for a blank text.
-      probability: of the class; for several classes the lowest of their probabilities; for none the probability that no
-        class applies; nan for a number, and for a blank text.
+      label: the class, the classes, or the number; None for a blank text.
+      probability: of the class; of several classes the lowest; of no class the probability that none applies; nan for a
+        number, and for a blank text.
       probabilities: of each class, by name; {} for a number, and for a blank text.
     """
 
@@ -46,7 +46,7 @@ class Targets(abc.ABC):
     names: tuple[str, ...] = ()
     """Names of the classes, in the order of their ids."""
     lowest: float = 0.0
-    """A model's output 0, in the unit of the labels."""
+    """The label for an output of 0."""
     width: float = 1.0
     """The difference that 1 makes in a model's output, in the unit of the labels."""
     sigmoid: bool = False
@@ -54,7 +54,7 @@ class Targets(abc.ABC):
 
     @property
     def outputs(self) -> int:
-        """Number of a model's outputs, C."""
+        """Number of the model's outputs, C."""
         return len(self.names)
 
     @property
@@ -75,7 +75,7 @@ class Targets(abc.ABC):
         """Labels as the array of a batch [N, ...]."""
 
     def values(self, labels: Sequence[Any]) -> np.ndarray:
-        """Labels [N, ...] in the unit of `predicted`, for scores."""
+        """Labels [N, ...] on the scale of `predicted`, for scores."""
         return self.array(labels)
 
     @abc.abstractmethod
@@ -83,7 +83,7 @@ class Targets(abc.ABC):
         """Number of examples of each class [C] int; None for numbers."""
 
     def strata(self, labels: Sequence[Any]) -> list[Any]:
-        """The stratum of each example [N]; each stratum is divided equally between folds."""
+        """The stratum of each example [N]; folds divide each stratum equally."""
         return [None] * len(labels)
 
     @abc.abstractmethod
@@ -96,8 +96,8 @@ class Targets(abc.ABC):
 
         Args:
           predicted: probabilities [N, C], or numbers [N].
-          threshold: lowest probability of a predicted class, or of the second of two classes; None = 0.5 for any
-            number of classes, and the most probable class for one class.
+          threshold: lowest probability of a predicted class, or of the second of two; None = 0.5 for several classes,
+            the most probable class for one.
         """
 
     @abc.abstractmethod
@@ -140,7 +140,7 @@ class _Classes(Targets):
 
     @functools.cached_property
     def _known(self) -> dict[str, int]:
-        """The ids of the classes by their names; those that are whole numbers are also without .0."""
+        """The ids of the classes by name; whole numbers also without .0."""
         names = {whole_number(name): index for index, name in enumerate(self.names)}
         return names | {name: index for index, name in enumerate(self.names)}
 
@@ -182,11 +182,7 @@ class _Classes(Targets):
 
 @dataclasses.dataclass(frozen=True)
 class OneClass(_Classes):
-    """One of C classes. A label is the id of the class.
-
-    Attributes:
-      names: of the classes, in the order of their ids.
-    """
+    """One of C classes. A label is the id of the class."""
 
     problem: ClassVar[Problem] = "single_label_classification"
     least: ClassVar[int] = 2
@@ -228,10 +224,9 @@ class OneClass(_Classes):
 
 @dataclasses.dataclass(frozen=True)
 class SeveralClasses(_Classes):
-    """Any number of C classes, also none. A label is a tuple of ids.
+    """Any number of C classes, or none. A label is a tuple of ids.
 
     Attributes:
-      names: of the classes, in the order of their ids.
       separator: between the names of several classes, in tables.
     """
 
@@ -285,8 +280,7 @@ class Number(Targets):
     """A number, such as a rating or the similarity of a pair. Models predict (label - lowest) / (highest - lowest).
 
     Attributes:
-      lowest: of the training labels, or of the scale.
-      highest: of the training labels, or of the scale.
+      lowest, highest: of the training labels, or of the scale.
     """
 
     problem: ClassVar[Problem] = "regression"
@@ -357,11 +351,11 @@ class Number(Targets):
 
 @dataclasses.dataclass(frozen=True)
 class AnyNumber(Number):
-    """A number on a scale that is not known, such as that of a pretrained classifier: a model's output itself.
+    """A number on an unknown scale, such as a pretrained classifier's: the output itself.
 
     Attributes:
-      lowest, highest: 0 and 1, which keep it as it is.
-      sigmoid: whether a prediction is the sigmoid of the output, as of some cross-encoders.
+      lowest, highest: 0 and 1, so that outputs are not scaled.
+      sigmoid: whether a prediction is the sigmoid of the output, as in some cross-encoders.
     """
 
     lowest: float = 0.0
@@ -375,7 +369,7 @@ class AnyNumber(Number):
 
 
 def whole_number(text: str) -> str:
-    """1 for 1.0, which tables with missing values have for whole numbers; other text stays unchanged, such as 007."""
+    """1 for 1.0, as tables with missing values write integers; other text stays unchanged, such as 007."""
     match = re.fullmatch(r"(-?(?:0|[1-9][0-9]*))\.0+", text)
     return match[1] if match else text
 
@@ -391,5 +385,5 @@ def targets_from_json(fields: Any) -> Targets:
 
 
 def of_part(part: str, name: str) -> str:
-    """The name of a metric, or of an array of a batch, of a part: `sst/labels`; of a part without a name `labels`."""
+    """The name of a part's metric or array: `sst/labels`; without a part `labels`."""
     return f"{part}/{name}" if part else name

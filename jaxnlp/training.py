@@ -1,7 +1,7 @@
 """Recipes and training in Python: `jaxnlp.recipe` and `jaxnlp.train`.
 
-The packages `train`, `data` and `configs` are next to jaxnlp in a checkout. In the wheel they are in jaxnlp/_training,
-because their names are too common for somebody's site-packages. Only `import_training` puts their folder on `sys.path`.
+The packages `train`, `data` and `configs` are next to jaxnlp in a checkout. The wheel has them in jaxnlp/_training,
+because their names are too common for site-packages. Only `import_training` puts their folder on `sys.path`.
 """
 
 import importlib
@@ -23,9 +23,9 @@ PACKAGES = ("train", "data", "configs")
 def import_training(module: str) -> ModuleType:
     """A module of the packages for training, such as `train.loop`.
 
-    Their folder then stays first on `sys.path`: a `train.py` or `data.py` of the user replaces none of them.
+    Their folder then stays first on `sys.path`, so a user's `train.py` or `data.py` replaces none of them.
 
-    Raises: ImportError when the user's program has imported another module with the name of one of them.
+    Raises: ImportError when the user's program has imported another module with one of their names.
     """
     package = Path(jaxnlp.__file__).resolve().parent
     folder = package / "_training" if (package / "_training").is_dir() else package.parent
@@ -48,7 +48,7 @@ def recipe(name: str | Path, **changes: Any) -> Any:
         jaxnlp.recipe("bert_classify", total_steps=100, **{"data.path": "reviews.csv", "model.num_layers": 2})
 
     Args:
-      name: one of `jaxnlp train --list`, or the path of a file like those in configs, which ends in .py.
+      name: one of `jaxnlp train --list`, or the path of a .py file like those in configs.
       changes: new values of fields; dotted names set nested fields.
 
     Raises: ValueError for an unknown recipe or field, and for a value that the config refuses.
@@ -60,7 +60,7 @@ def recipe(name: str | Path, **changes: Any) -> Any:
 
 
 def train(config: Any, workdir: str | Path, **options: Any) -> "Trained":
-    """The trained run, as `load_run` returns it. A run that was interrupted, or has finished before, continues.
+    """Trains a recipe, or resumes its run. Returns: the trained run, as `load_run`.
 
         run = jaxnlp.train("gpt_python_docs", "runs/mine")
         run = jaxnlp.train(jaxnlp.recipe("bert_classify", **{"data.path": "reviews.csv"}), "runs/reviews")
@@ -70,8 +70,8 @@ def train(config: Any, workdir: str | Path, **options: Any) -> "Trained":
       workdir: the run's folder.
       options: of `train.loop.fit`, such as `extend=True`.
 
-    Raises: the errors of `fit`; ValueError for what is no config, no path, or neither True nor False; TypeError for an
-      unknown option; KeyboardInterrupt after Ctrl-C, or another signal that stops and saves the run.
+    Raises: the errors of `fit`; ValueError for a wrong config, path or flag; TypeError for an unknown option;
+    KeyboardInterrupt after Ctrl-C, or another signal that stops and saves the run.
     """
     if isinstance(config, str | Path):
         config = recipe(config)

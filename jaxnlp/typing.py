@@ -37,7 +37,7 @@ Metrics = dict[str, tuple[jax.Array, jax.Array]]
 """Named (sum, count) pairs: they add up over batches, devices and processes; the value is sum / count."""
 
 BATCH_AXIS = "data"
-"""Name of the axis along which devices share a batch: of the mesh under jit, of the mapped axis under pmap."""
+"""Name of the axis along which devices share a batch, of a mesh (jit) or mapped (pmap)."""
 
 MODEL_AXIS = "model"
-"""Name of the axis of the mesh along which devices share heads, feed-forward widths and vocabularies."""
+"""Name of the mesh axis along which devices share heads, feed-forward widths and vocabularies."""

@@ -1,8 +1,8 @@
 """`fit_at_once` trains several runs of one recipe with one program, such as those of three seeds.
 
 A step of a small model is too little work for an accelerator. Here `jax.vmap` maps the step over N runs: each array of
-their states and batches has the axis N. Each run has its own folder, with the metrics and checkpoints that `fit` would
-write, and the same numbers except for rounding. Their times are those of all runs together.
+their states and batches has the axis N. Each run has its own folder, with the metrics and checkpoints of `fit`, and the
+same numbers except for rounding. Times are those of all runs together.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ class Member(NamedTuple):
       setup: its objects.
       batches: the iterator of its data.
       checkpoints: in its folder.
-      run: its progress; its state is only up to date at an evaluation or a checkpoint.
+      run: its progress; its state is current only at an evaluation or a checkpoint.
       log: of its metrics.
       validate: its evaluation.
     """
@@ -68,8 +68,8 @@ class Ending(NamedTuple):
     """How runs ended.
 
     Attributes:
-      stopped_by: the name of the signal that stopped them; None = no signal did.
-      failed: the error of each run that failed, by its folder. The others went on.
+      stopped_by: the name of the signal that stopped them; None = no signal.
+      failed: the error of each failed run, by folder; other runs continue.
     """
 
     stopped_by: str | None
@@ -82,14 +82,14 @@ def fit_at_once(
     """Trains runs from step 0, or from their latest checkpoints, to `total_steps`, on one device.
 
     Args:
-      configs: of N runs; they differ only in their seeds and in fields of the optimizer that are numbers.
+      configs: of N runs, which differ only in seeds and in numbers of the optimizer.
       workdirs: the folder of each.
-      commands: the command line that trains each alone, for the records.
+      commands: the command line to train each separately, for the records.
       console: prints the progress.
 
     Raises:
-      ConfigError: for runs that one program cannot train, see `check_alike`.
-      RunMismatchError: when the latest checkpoints are of different steps; and as `train.loop.fit`, as other errors.
+      ConfigError: as `check_alike`.
+      RunMismatchError: when the latest checkpoints are of different steps; other errors as `train.loop.fit`.
       NonFiniteError: when all runs have failed.
     """
     layout = make_parallel("jit", jax.local_devices()[:1])
@@ -145,7 +145,7 @@ def check_alike(setups: Sequence[Setup]) -> None:
     """Checks that one program can train the runs.
 
     Raises: ConfigError when they differ in more than the seed and numbers of the optimizer; when their data, tokenizers
-      or arrays differ; when batches have several shapes, runs may stop early, or there are several processes.
+    or arrays differ; when batches have several shapes, runs may stop early, or there are several processes.
     """
     first = setups[0]
     if jax.process_count() > 1:
@@ -174,7 +174,7 @@ def check_alike(setups: Sequence[Setup]) -> None:
 def each_its_own(
     optimizers: Sequence[optax.GradientTransformationExtraArgs],
 ) -> optax.GradientTransformationExtraArgs:
-    """An optimizer to be mapped by `jax.vmap`, which updates each of N runs by its own optimizer."""
+    """An optimizer for `jax.vmap`, which updates each of N runs by its own optimizer."""
 
     @custom_vmap
     def update(updates: PyTree, state: PyTree, params: Params, progress: Array) -> Any:
@@ -211,7 +211,7 @@ def _members(
     ahead: AheadCompiler,
     contexts: contextlib.ExitStack,
 ) -> list[Member]:
-    """The runs, at their latest checkpoints. What they compile for evaluation is compiled once."""
+    """The runs, at their latest checkpoints, with shared programs for evaluation."""
     setups = [_set_up(config, workdir) for config, workdir in zip(configs, workdirs, strict=True)]
     check_alike(setups)
     require_memory(setups[0], len(setups))
@@ -299,7 +299,7 @@ def _paused(members: Sequence[Member]) -> Iterator[None]:
 
 
 def _numbers_apart(one: Any, other: Any) -> list[str]:
-    """The fields of two configs that differ, other than numbers."""
+    """The fields of two configs that differ in other values than numbers."""
     ours, theirs = (flat_fields(to_json(config)) for config in (one, other))
     names = [name for name in dict.fromkeys((*ours, *theirs)) if ours.get(name) != theirs.get(name)]
     numbers = [name for name in names if all(type(x.get(name)) in (int, float) for x in (ours, theirs))]

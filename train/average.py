@@ -34,18 +34,18 @@ from train.step import TrainState
 
 PROGRAM = f"{program_name()} average"
 FACTS = ("parameters", "compute", "types", "metrics", "progress", "best_metric")
-"""Entries of environment.json that hold for the average, too."""
+"""Entries of environment.json that also hold for the average."""
 FEW = 3
-"""How many differences a message names."""
+"""Maximum number of differences that a message names."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Options(Config):
     """Averages the parameters of runs, and writes the result as a run's folder.
 
-    The runs need the same architecture and the same processor. Their best checkpoints are averaged; of a
-    single run all checkpoints are. The members and the result are scored on the validation data of the first run.
-    Runs that started from the same pretrained weights can be averaged; those of different random weights rarely.
+    The runs need the same architecture and the same processor. Their best checkpoints are averaged, or all of a single
+    run. The members and the result are scored on the validation data of the first run. Averages need runs from the same
+    pretrained weights; those from different random weights rarely work.
 
     Source: Wortsman et al. 2022, the uniform soup.
     """
@@ -68,8 +68,8 @@ class Member(NamedTuple):
 
 
 def members_of(runs: Sequence[Path]) -> list[Member]:
-    """The best checkpoints of runs, or all of a run. Raises: RunError when they are not two at least, differ, or are
-    one run."""
+    """The best checkpoints of runs, or all of one run. Raises: RunError for fewer than two, and for runs that differ or
+    are the same."""
     for index, run in enumerate(runs):
         read_config_json(run)  # refuses other folders
         if any(run.samefile(other) for other in runs[:index]):
@@ -91,7 +91,7 @@ def members_of(runs: Sequence[Path]) -> list[Member]:
 
 
 def differences_of(run: Path, other: Path) -> list[str]:
-    """What keeps two runs from being averaged: the kind of task, the architecture, and the processor."""
+    """Differences that prevent an average of two runs: in task, architecture or processor."""
     first, second = (_identity(folder) for folder in (run, other))
     return [line if len(line) <= 100 else f"{line[:100]} ..." for line in differences(first, second)]
 
@@ -104,7 +104,7 @@ def _identity(folder: Path) -> dict[str, Any]:
 
 
 def mean_of(trees: Sequence[Params]) -> Params:
-    """The mean of trees of arrays with equal shapes, each in its own type; the sums are in float64."""
+    """The mean of trees of arrays with equal shapes, each in its own type, with sums in float64."""
     return jax.tree.map(lambda *leaves: np.mean(leaves, axis=0, dtype=np.float64).astype(leaves[0].dtype), *trees)
 
 
@@ -112,7 +112,7 @@ def average(runs: Sequence[Path], out: Path) -> None:
     """Writes the average of runs as a run, and prints the scores of the members and of the average.
 
     Raises:
-      RunError: for folders that are no runs, and runs that differ.
+      RunError: for folders that are not runs, and runs that differ.
       RunMismatchError: when the data of the first run has changed.
       OSError: when the folder is not empty or cannot be written.
     """

@@ -1,4 +1,4 @@
-"""`jaxnlp compare RUN RUN ...`: runs on one page: results, options that differ, curves."""
+"""`jaxnlp compare RUN RUN ...`: runs on one page: results, differing options, curves."""
 
 import dataclasses
 import functools
@@ -29,7 +29,7 @@ from train.run.folder import REPORT_FILE
 
 PROGRAM = f"{program_name()} compare"
 ABSENT = ""
-"""The table's entry for a field that a run's config does not have."""
+"""The table's entry for a field that a run's config lacks."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,9 +37,9 @@ class ComparedRun:
     """A run of the page.
 
     Attributes:
-      name: a short name, different from those of the other runs.
+      name: short and unique.
       folder: the run's folder.
-      logged: what the run has logged.
+      logged: its logs.
     """
 
     name: str
@@ -52,12 +52,12 @@ class ComparedRun:
         return flat_fields(self.logged.config)
 
     def best(self, metric: str) -> float | None:
-        """The best value of a metric; None if it was only measured on training batches, or not at all."""
+        """The best value of a metric; None if it was measured only on training batches, or not at all."""
         best = self.logged.best(metric)
         return None if best is None or best[0] == "train" else best[1]
 
     def report(self, folder: Path) -> str | None:
-        """The address of the run's report on a page in this folder; None = the run has no report yet."""
+        """The address of the run's report on a page in this folder; None = no report yet."""
         path = self.folder.resolve() / REPORT_FILE
         return quote(Path(os.path.relpath(path, folder.resolve())).as_posix()) if path.is_file() else None
 
@@ -67,7 +67,7 @@ def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
 
     Raises:
       FileNotFoundError: for a folder that is not a training run, or a run that has not started.
-      ValueError: for a file in the place of a folder, or a damaged file; the message names it.
+      ValueError: naming a file instead of a folder, or a damaged file.
     """
     runs = []
     for name, folder in zip(_short_names(folders), folders, strict=True):
@@ -82,7 +82,7 @@ def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
 
 
 def flat_fields(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A config's fields by their full names, such as `model.width`; that of a nested config has its class."""
+    """A config's fields by full name, such as `model.width`; a nested config's name has its class."""
     fields: dict[str, Any] = {}
     for name, value in config.items():
         if isinstance(value, dict):
@@ -102,7 +102,7 @@ def differing_fields(runs: Sequence[ComparedRun]) -> list[str]:
 def table_of_results(runs: Sequence[ComparedRun]) -> Table:
     """One row for each run: its best values, training time, speed and size.
 
-    The metric that selects the best checkpoint comes first; the other metrics come last, because there may be many.
+    The metric that selects the best checkpoint comes first, other metrics last, because there may be many.
     """
     metrics = _compared_metrics(runs)
     titles = [f"best {one.title}" for one in metrics]
@@ -126,14 +126,14 @@ def table_of_results(runs: Sequence[ComparedRun]) -> Table:
 
 
 def table_of_options(runs: Sequence[ComparedRun]) -> Table:
-    """One row for each run: the options whose values differ."""
+    """One row for each run: the options with different values."""
     fields = differing_fields(runs)
     rows = ((run.name, *(_cell(run.fields.get(name, ABSENT)) for name in fields)) for run in runs)
     return Table(("run", *fields), tuple(rows), note="Options that are equal in all runs are not shown.")
 
 
 class _ComparedMetric(NamedTuple):
-    """A metric of the runs that have it in the same unit: its name, title and unit; None = it has one in all runs."""
+    """A metric of runs with the same unit: its name, title and unit; None = all runs have one unit."""
 
     name: str
     title: str
@@ -150,7 +150,7 @@ class _ComparedMetric(NamedTuple):
 
 
 def _compared_metrics(runs: Sequence[ComparedRun]) -> list[_ComparedMetric]:
-    """The measured metrics. Losses per token and per character, for example, are two metrics with the same name."""
+    """The measured metrics. Losses per token and per character, for example, are two metrics of one name."""
     found = []
     for name in measured_metrics(runs):
         declared = {name: metric for run in reversed(runs) for name, metric in run.logged.metrics.items()}
@@ -162,18 +162,18 @@ def _compared_metrics(runs: Sequence[ComparedRun]) -> list[_ComparedMetric]:
 
 
 def _unit(metric: MetricKind) -> str:
-    """The unit that values must share to be compared; "" = shares and points."""
+    """The unit of comparable values; "" = shares and points."""
     return "" if metric.unit in ("", "points") else metric.per or f"over {metric.of}"
 
 
 def measured_metrics(runs: Sequence[ComparedRun]) -> list[str]:
-    """The declared metrics that at least one run has measured on another split than train."""
+    """The declared metrics that a run has measured on another split than train."""
     names = dict.fromkeys(name for run in runs for name in run.logged.metrics)
     return [name for name in names if any(main_split(run.logged.rows, name) != "train" for run in runs)]
 
 
 def curves(runs: Sequence[ComparedRun]) -> dict[str, Lines]:
-    """The validation curves of each metric by its title, one for each run."""
+    """The validation curves of each metric by title, one for each run."""
     lines_of = {}
     for one in _compared_metrics(runs):
         lines, of_unit = [], [run for run in runs if one.is_of(run)]
@@ -198,8 +198,8 @@ def render_comparison(runs: Sequence[ComparedRun], folder: Path, notes: Sequence
 
     Args:
       runs: at least one.
-      folder: of the page; its links to reports are relative to it.
-      notes: about other runs, such as those that failed.
+      folder: of the page, for relative links to reports.
+      notes: about other runs, such as failed ones.
     """
     links = [run.report(folder) for run in runs]
     sections = [("Results", render_table(table_of_results(runs), links))]
@@ -224,7 +224,7 @@ def write_comparison(folders: Sequence[Path], out: Path, notes: Sequence[str] = 
 
 
 def _short_names(folders: Sequence[Path]) -> list[str]:
-    """The shortest suffixes of the paths that are all different."""
+    """The shortest distinct suffixes of the paths."""
     parts = [folder.resolve().parts for folder in folders]
     depth = 1
     while depth < max(map(len, parts), default=0) and len({part[-depth:] for part in parts}) < len(set(parts)):

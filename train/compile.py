@@ -1,8 +1,7 @@
 """`jaxnlp compile RECIPE --target h100`: compiles a recipe's programs for a device, which need not be on this machine.
 
-Nothing is trained. XLA compiles the programs as the device would run them, but for the choice of the fastest kernels,
-which it measures on the device, and for large sorts on a GPU. The time of a step is an estimate, see
-`train.programs.roofline`.
+Nothing is trained. XLA compiles the programs as on the device, except for its measured choice of the fastest kernels,
+and for large sorts on a GPU. The time of a step is an estimate, see `train.programs.roofline`.
 """
 
 import dataclasses
@@ -54,7 +53,8 @@ class CompileOptions(Config):
 def compile_programs(
     config: TrainConfig, target: Target, parallel: MeshMode = "jit", mesh: str | None = None
 ) -> list[dict[str, Any]]:
-    """What `compiled` says of each program of a recipe; for the mode and the mesh see `train.parallel.make_parallel`.
+    """The results of `compiled` for each program of a recipe; for the mode and the mesh see
+    `train.parallel.make_parallel`.
 
     Raises: as `make_parallel`, `begin` and `set_up`.
     """
@@ -65,15 +65,14 @@ def compile_programs(
 
 
 def compiled(program: RunProgram, target: Target) -> dict[str, Any]:
-    """Compiles a program. Returns: what is counted, measured and estimated, by name:
+    """Compiles a program. Returns: counts, measurements and estimates, by name:
 
-    compile_seconds and compile_cpu_seconds, of this process and the assemblers that it starts; operations and products
-    of the program that XLA is given; custom_calls of the program that it returns; the kernels that a call runs, in a
-    loop at each of its turns, and those of them that copy an array to another layout or place; the bytes of each device
-    for arguments, outputs and temporaries; donated_arrays, whose memory the caller gives up, and reused_arrays, those
-    that an output takes; flops. For several devices, collectives: of each kind the number that run, and the bytes that
-    they reduce, scatter or gather. If the peaks of the device are known, also estimated_seconds, peak_share and
-    link_seconds.
+    compile_seconds and compile_cpu_seconds, of this process and its assemblers; operations and products of the program
+    for XLA; custom_calls of the compiled program; the kernels of a call, in a loop at each turn, and those that copy an
+    array to another layout or place; the bytes of each device for arguments, outputs and temporaries; donated_arrays,
+    whose memory the caller gives up, and reused_arrays, whose memory an output takes; flops. For several devices,
+    collectives: the number of each kind, and the bytes that they reduce, scatter or gather. If the peaks of the device
+    are known, also estimated_seconds, peak_share and link_seconds.
     """
     wall, cpu = time.perf_counter(), _cpu_seconds()
     lowered = program.function.trace(*program.arguments).lower()
@@ -159,7 +158,7 @@ def as_text(rows: Sequence[dict[str, Any]], target: Target) -> str:
 def main(arguments: list[str]) -> int:
     """Compiles and prints. Returns: the exit status.
 
-    Raises: ValueError for a wrong command, or if the target's compiler is not installed.
+    Raises: ValueError for a wrong command, or when the target's compiler is not installed.
     """
     config, options = parse(arguments, CompileOptions(), program=PROGRAM)
     target = find_target(options.target)

@@ -1,4 +1,4 @@
-"""Compilation ahead of use: the programs of a run are compiled at its start, at the same time, in threads.
+"""Compilation ahead of use: a run's programs are compiled at its start, in parallel threads.
 
 JAX traces in the calling thread, since traces depend on its settings. XLA compiles in other threads, without Python's
 lock. A later call of the jitted function finds its program in JAX's cache.
@@ -20,9 +20,9 @@ _logger = logging.getLogger(__name__)
 
 
 class AheadCompiler:
-    """Compiles programs in threads; a context manager, which drops programs that are not compiled yet when it ends.
+    """Compiles programs in threads; a context manager, which drops waiting programs at its end.
 
-    With several processes there is one thread, so that all of them compile in the same order.
+    With several processes there is one thread, so that all compile in the same order.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class AheadCompiler:
     def compile(self, function: Any, *arguments: Any, **options: Any) -> Future[Any]:
         """Traces a jitted function for arguments of these shapes, and compiles it in a thread; once for equal shapes.
 
-        Returns: the executable, later.
+        Returns: a future of the executable.
         """
         key = _key(function, (arguments, options))
         if self._started is None:
@@ -72,7 +72,7 @@ class AheadCompiler:
         return call
 
     def wait(self) -> None:
-        """Waits until no program is being compiled. An error of the compiler is raised where its program is called."""
+        """Waits until no program is being compiled. A compiler's error is raised where its program is called."""
         if self.compiling():
             with waiting_for_programs():
                 wait(self._compiling.values())
@@ -82,7 +82,7 @@ class AheadCompiler:
         return not all(program.done() for program in list(self._compiling.values()))
 
     def report(self) -> list[str]:
-        """Once, when all programs so far are compiled: a line that says how many and how long. [] otherwise."""
+        """A line with number and time, once all programs so far are compiled; [] otherwise."""
         if not self._compiling or self.compiling():
             return []
         # An error stays until its program is called.

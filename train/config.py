@@ -21,7 +21,7 @@ BOOKKEEPING = ("log_every_steps", "evaluate_every_steps", "checkpoint_every_step
 
 @dataclasses.dataclass(frozen=True)
 class TrainConfig(Config):
-    """The config of a run. Two runs with equal configs on equal machines give equal bits."""
+    """The config of a run. Equal configs on equal machines give equal bits."""
 
     usual = ("init_from", "total_steps", "seed", "evaluate_every_steps")
 
@@ -33,15 +33,16 @@ class TrainConfig(Config):
     task: Task
     optimizer: OptimizerConfig = dataclasses.field(default_factory=AdamW)
     """adamw: Adam with decoupled weight decay. muon: Muon for hidden matrices, AdamW for all other parameters. rmsprop:
-    gradients divided by their usual size. sgd: SGD, optionally with momentum. docs/optimizers.md explains them."""
+    gradients divided by their root mean square. sgd: SGD, optionally with momentum. docs/optimizers.md explains
+    them."""
     ema_decay: ProperFraction | None = None
-    """Decay of a moving average of the parameters, which is then evaluated and sampled from; None = no average."""
+    """Decay of a moving average of the parameters, for evaluation and samples; None = no average."""
     nt_asgd_patience: Natural | None = None
-    """NT-ASGD with a patience of N evaluations: once the validation loss is higher than the lowest loss of all
-    evaluations except the N before it, average the parameters of all later steps, and evaluate the average. The
-    paper uses the optimizer sgd. None = no average."""
+    """NT-ASGD with a patience of N evaluations: once the validation loss exceeds the lowest loss of all but the N
+    previous evaluations, average the parameters of all later steps, and evaluate the average. The paper uses the
+    optimizer sgd. None = no average."""
     accumulation_steps: Count = 1
-    """Number of parts of a batch whose gradients are accumulated: uses less memory for the same batch."""
+    """Number of parts of a batch whose gradients are accumulated: less memory for the same batch."""
     nonfinite: Literal["stop", "skip"] = "stop"
     """On a NaN or infinite loss or gradient: stop with an error, or skip the update and count it."""
 
@@ -51,8 +52,8 @@ class TrainConfig(Config):
     init_ignore: tuple[str, ...] = ()
     """Pretrained tensors to ignore, by their names or prefixes, such as heads of other tasks."""
     init_new_tokens: tuple[str, ...] = ()
-    """Texts that become new tokens of the pretrained tokenizer, such as terms of a field. Their embeddings are about
-    the mean of the others at first."""
+    """Texts to add as new tokens to the pretrained tokenizer, such as terms of a field. Their embeddings start near the
+    mean of the others."""
     best_metric: str = "loss"
     """Metric of the task that selects the best checkpoint on the validation split; the loss breaks ties."""
 
@@ -106,9 +107,9 @@ class TrainConfig(Config):
                 raise ValueError(f"init_new_tokens has {token!r} twice; give each token once")
 
     def identity(self) -> dict[str, Any]:
-        """The fields that determine the run's numbers, as JSON. All others may change on resume: bookkeeping,
-        `data.num_workers`, the data's place, `model.compute`, and `total_steps` if the learning rate does not depend on
-        it."""
+        """The fields that determine the run's numbers, as JSON. Others may change on resume: bookkeeping,
+        `data.num_workers`, paths of the data, `model.compute`, and `total_steps` if the learning rate does not depend
+        on it."""
         others, schedule = set(BOOKKEEPING), self.optimizer.schedule
         if self.nt_asgd_patience is not None or schedule.scale(()) is not None:
             # An evaluation may start averaging or find a plateau, and the last step is always evaluated.
@@ -133,10 +134,9 @@ def _names_inside(config: Any, prefix: str = "") -> Iterator[str]:
 
 def update(config: Any, **changes: Any) -> Any:
     """A copy of a config with fields replaced, all at once; dotted names set nested fields: `**{"model.width": 64}`;
-    the name of a kind sets a nested config: `optimizer="muon"`. A number of NumPy, as of a loop over an array, is read
-    as Python's.
+    the name of a kind sets a nested config: `optimizer="muon"`. NumPy's numbers become Python's.
 
-    A field that is not changed, and does not apply after the change, gets its default.
+    Unchanged fields that no longer apply get their defaults.
 
     Raises: ValueError for an unknown field, and for a value that the config refuses.
     """

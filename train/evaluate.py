@@ -56,16 +56,16 @@ class Options(DeviceOptions):
     """Split of the run's data set; None = the evaluator's default, usually validation."""
     file: Path | tuple[Path, ...] | None = None
     """Score this file, in the format of the run's data, instead of a split; or a file of sources and one of targets, as
-    --data.train takes them."""
+    for --data.train."""
     checkpoint: Checkpoint = "best"
-    """The best on the validation split, the newest, or a step."""
+    """best on the validation split, latest, or a step."""
     predictions: Path | None = None
-    """Write the predictions to this file, or into this directory: one that exists, or a new one if the evaluator writes
-    several files. The evaluator's description says what they contain."""
+    """Write the predictions to this file, or into this directory, which may be new if the evaluator writes several
+    files. The evaluator's description says what they contain."""
     record: Path | None = None
     """Append the results to this ledger file, such as docs/results/RECIPE.json, and copy the run's metrics next to it.
-    With several runs, each run after the first gets its own file, such as RECIPE-seed1.json. Files must be those of a
-    data set in JAXNLP_DATA, whose names then stand for the split."""
+    Further runs get their own files, such as RECIPE-seed1.json. Files to score must be in JAXNLP_DATA; their names
+    replace the split."""
 
     data: FileFormat = dataclasses.field(default_factory=FileFormat)
 
@@ -92,7 +92,7 @@ class Scores:
       config: of the run.
       split: name of the split, or the file.
       evaluation: the results.
-      units: the unit of each metric's count.
+      units: of each metric's count.
     """
 
     trained: Trained
@@ -146,8 +146,8 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
 
 
 def _filled(text: str, other: str) -> str:
-    """Two files of predictions for all rows of a file, of which each row has a prediction in at most one, as one file.
-    A row without a prediction has empty fields, so its line is shorter."""
+    """Two files of predictions, with at most one prediction for each row of a file, as one file. A row without a
+    prediction has empty fields, so its line is shorter."""
     lines = zip(text.splitlines(keepends=True), other.splitlines(keepends=True), strict=True)
     return "".join(max(pair, key=len) for pair in lines)
 
@@ -162,14 +162,14 @@ def evaluated(
     training: Split | None,
     layout: Parallel,
 ) -> Evaluation:
-    """The evaluation of a model on a split of this name. Args: corpus and training: as far as there are any."""
+    """The evaluation of a model on a split of this name. Args: corpus and training: if any."""
     placed = dataclasses.replace(trained, params=layout.place(trained.params))
     objective = trained.task.objective(trained.model, corpus or Corpus((), {}, trained.processor, "", ""))
     return evaluator(SplitScoring(placed, split, name, training=training, objective=objective, layout=layout, kept={}))
 
 
 def find_evaluator(run: Path, name: str) -> type[Evaluator]:
-    """One of the evaluators of a run's task. Raises: RunError when it is not a run, and for an unknown name."""
+    """One of the evaluators of a run's task. Raises: RunError for other folders, and for an unknown name."""
     read_config_json(run)  # refuses other folders, and names that would be looked for on the Hugging Face Hub
     evaluators = find_task(run).evaluators
     if name not in evaluators:
@@ -200,7 +200,7 @@ def write_predictions(
       path: of the file or the directory.
       check: refuses a file that must not be replaced, before any is written.
 
-    Raises: OSError when the path is a file and should be a directory; and as `check`.
+    Raises: OSError for a file instead of a directory; and as `check`.
     """
     files = evaluation.predictions
     for name in files:
@@ -229,7 +229,7 @@ def split_arguments(arguments: list[str]) -> tuple[list[Path], str, list[str]]:
 
 
 def check_seeds(runs: Sequence[Path]) -> None:
-    """Raises RunError when runs differ in more than their seeds, or have the same seed."""
+    """Raises RunError for runs that differ in more than their seeds, or have the same seed."""
     first = run_folder.read_config(runs[0])
     seen: dict[int, Path] = {}
     for run in runs:
@@ -262,7 +262,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def refuse_data_file(out: Path, files: Sequence[Path], config: TrainConfig) -> None:
-    """Raises DataError when a file to write is one of the files to score, or of the run's data."""
+    """Raises DataError when a file to write is a file to score, or of the run's data."""
     named = {name for text in texts_in(to_json(config.data)) for name in (text, *re.split("[=,]", text)) if name}
     for file in (*files, *map(Path, named)):
         if out.is_file() and file.is_file() and out.samefile(file):

@@ -58,21 +58,21 @@ def fit(
 
     Args:
       config: the config of the run.
-      workdir: the run's folder. It is new, or has a run with the same config.
-      parallel: how devices share a step. It may change on resume.
-      mesh: the number of devices along each axis, see `train.parallel.make_parallel`. It may change on resume.
+      workdir: the run's folder, new or with a run of the same config.
+      parallel: how devices share a step; may change on resume.
+      mesh: the number of devices along each axis, see `train.parallel.make_parallel`; may change on resume.
       extend: train for more steps than planned, even if the learning rate depends on their number.
       console: prints the progress.
       started: `time.time()` when the process started, to record the time to the end of the first step.
       command: the command line, for the records.
 
     Raises:
-      RunMismatchError: when the folder has another run, or another process trains in it; and when processes differ in
-        what they train, or do not share the folder.
+      RunMismatchError: when the folder has another run, another process trains in it, or processes differ in what they
+        train or do not share the folder.
       DataError, ConfigError, RunError: as `begin` and `set_up`.
-      NonFiniteError: when the loss or its gradient is not finite, unless the config skips such updates; and when the
-        parameters are not finite at a step that is logged or saved.
-      DamagedCheckpointError: when there are checkpoints, but none of them can be read.
+      NonFiniteError: for a loss or gradient that is not finite, unless the config skips such updates; and for such
+        parameters at a step that is logged or saved.
+      DamagedCheckpointError: when all checkpoints are damaged.
     """
     workdir, layout = Path(workdir).expanduser(), make_parallel(parallel, mesh=mesh)
     console = console or Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
@@ -170,7 +170,7 @@ def _open_log(workdir: Path, console: Console, setup: Setup, run: RunProgress) -
 
 
 def _compile_step(ahead: AheadCompiler, setup: Setup, layout: Parallel, program: Any) -> None:
-    """Compiles the training step in a thread while the initial state is compiled, if all batches have one shape.
+    """Compiles the training step in a thread, parallel to the initial state, if all batches have one shape.
 
     Several processes compile their programs in one order.
     """
@@ -183,9 +183,9 @@ def _compile_step(ahead: AheadCompiler, setup: Setup, layout: Parallel, program:
 def _compile_further_programs(
     ahead: AheadCompiler, setup: Setup, layout: Parallel, program: Any, validate: Validation, run: RunProgress
 ) -> None:
-    """Compiles in threads what the first step did not need: steps for batches of other shapes, and the evaluation.
+    """Compiles in threads the steps for batches of other shapes, and the evaluation.
 
-    After the first step, since it would otherwise wait until JAX has traced them all.
+    It does so after the first step, which would otherwise wait until JAX has traced them all.
     """
     for batch in setup.corpus.shapes.train:
         ahead.compile(program, run.state, layout.put_batch(batch, setup.config.accumulation_steps))
@@ -194,7 +194,7 @@ def _compile_further_programs(
 
 
 def _record_peak(workdir: Path, executable: Any, setup: Setup, layout: Parallel, output: StepOutput) -> None:
-    """Records what the report needs for the share of the devices' peak, if that is known."""
+    """Records the report's inputs for the share of the devices' peak, if that is known."""
     count = float(jax.device_get(output.metrics[setup.objective.progress][1]))
     facts = peak_facts(executable.result(), count, layout.replicated.mesh.size, jax.local_devices()[0].device_kind)
     if facts:

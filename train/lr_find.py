@@ -1,6 +1,6 @@
 """`jaxnlp lr-find RECIPE`: a range test, which suggests a learning rate and plots the loss against it.
 
-The learning rate grows exponentially from step to step. The loss shows where learning starts and where it diverges.
+The learning rate grows exponentially. The loss shows where learning starts and where it diverges.
 
 Source: Smith 2017, section 3.3; the suggestion is the steepest point of the smoothed curve, as in fastai.
 """
@@ -34,9 +34,9 @@ from train.step import weighted
 
 PROGRAM = f"{program_name()} lr-find"
 SMOOTHING = 0.9
-"""Decay rate of the moving average of the loss, which is bias-corrected."""
+"""Decay rate of the loss's moving average, which is bias-corrected."""
 DIVERGED = 4.0
-"""The test ends when the smoothed loss exceeds this many times its lowest value."""
+"""The test ends when the smoothed loss exceeds this multiple of its lowest value."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +53,7 @@ class FindOptions(Config):
     steps: Annotated[int, Within("[20, 2147483648)")] = 200
     """Number of steps."""
     plot: Path | None = None
-    """File of the plot; its suffix gives the format. None = runs/RECIPE.lr_find.svg."""
+    """File of the plot, in the format of its suffix. None = runs/RECIPE.lr_find.svg."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -143,7 +143,7 @@ def suggest(rates: np.ndarray, losses: np.ndarray) -> float:
 
 
 def draw(path: Path, rates: np.ndarray, losses: np.ndarray, suggestion: float) -> None:
-    """Plots the loss against the learning rate; the file's suffix gives the format."""
+    """Plots the loss against the learning rate, in the format of the file's suffix."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), layout="constrained")
@@ -163,7 +163,7 @@ def draw(path: Path, rates: np.ndarray, losses: np.ndarray, suggestion: float) -
 def main(arguments: list[str]) -> int:
     """Trains, prints a suggestion and draws the plot. Returns: the exit status.
 
-    Raises: ValueError for a wrong command, or where there is no suggestion; OSError.
+    Raises: ValueError for a wrong command, or without a suggestion; OSError.
     """
     console = Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
     config, options = parse(arguments, FindOptions(), program=PROGRAM)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:  # the names of all recipes are listed without JAX, which take
     from train.config import TrainConfig
 
 _given: dict[str, Path] = {}
-"""The recipes that were given by a path, by their names."""
+"""The recipes given by path, by name."""
 _sources: dict[str, bytes] = {}
-"""The contents of these files when they were last imported."""
+"""The contents of these files at their last import."""
 
 
 class UnknownRecipeError(ValueError):
@@ -32,7 +32,7 @@ def recipe_names() -> list[str]:
 
 
 def recipe_docstring(name: str) -> str:
-    """A recipe's docstring, read without importing the recipe; "" if its file no longer exists."""
+    """A recipe's docstring, read without an import; "" if its file no longer exists."""
     file = _given.get(name, _folder() / f"{name}.py")
     return (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) if file.is_file() else None) or ""
 
@@ -41,8 +41,8 @@ def load_recipe(name: str) -> "TrainConfig":
     """A recipe's config, which has the name of its file.
 
     Args:
-      name: of a file in `configs`, or a path that ends in .py. Later calls may use the file's name, if `configs` has no
-        recipe of this name. A file that has changed since is read again.
+      name: of a file in `configs`, or a path that ends in .py. Later calls may use the file's name, if `configs` does
+        not have it. A changed file is read again.
 
     Raises: UnknownRecipeError for an unknown recipe; it suggests similar names.
     """
@@ -68,7 +68,7 @@ def load_recipe(name: str) -> "TrainConfig":
 
 
 def recipe_of(config: "TrainConfig") -> "TrainConfig":
-    """The recipe whose name a config has: that of the user's file, if both have such a recipe. Raises: as there."""
+    """The recipe that a config names: the user's file before one in `configs`. Raises: as there."""
     name = config.recipe
     return _config(name, importlib.import_module(name)) if name in _given else load_recipe(name)
 
@@ -89,9 +89,9 @@ def _config(name: str, module: ModuleType) -> "TrainConfig":
 
 
 def show_recipes(arguments: list[str], program: str, summary: str = "") -> int | None:
-    """Lists all recipes, where a command asks for them, or has no recipe. Returns: the exit status, or None.
+    """Lists all recipes, for a command that asks for them, or has no recipe. Returns: the exit status, or None.
 
-    Args: summary: of the program, if it does something else than to train.
+    Args: summary: of the program, if it does not train.
     """
     rows = [(name, recipe_docstring(name).partition("\n")[0]) for name in recipe_names()]
     if arguments == ["--list"]:

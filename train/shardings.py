@@ -1,7 +1,7 @@
-"""`jaxnlp shardings RECIPE --mesh data=4,model=2`: what each device of a mesh would hold of a recipe's run.
+"""`jaxnlp shardings RECIPE --mesh data=4,model=2`: the part of a recipe's run on each device of a mesh.
 
-Nothing is trained, and the devices need not be there. The activations are the temporaries of the largest step, as XLA
-compiles it for as many devices of this machine's CPU.
+Nothing is trained, and the devices need not exist. The activations are the temporaries of the largest step, as XLA
+compiles it for as many virtual devices of this machine's CPU.
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ class ShardingOptions(Config):
 
 
 class Held(NamedTuple):
-    """A parameter, and what each device holds of it.
+    """A parameter, and its part on each device.
 
     Attributes:
       name: the keys of its path, joined by slashes.
@@ -53,7 +53,7 @@ class Held(NamedTuple):
       axes: the letters of its axes, see jaxnlp/typing.py.
       spec: for each axis, the axis of the mesh whose devices share it; None = none.
       bytes: on each device.
-      whole: along which axes of the mesh it is whole, and why; "" = along none.
+      whole: the axes of the mesh along which it is whole, and the reason; "" = none.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Held(NamedTuple):
 
 
 def parameters_of(setup: Setup, layout: MeshParallel) -> list[Held]:
-    """What each device holds of each parameter, for a layout before `of_model`. Raises: as `placements`."""
+    """The part of each parameter on each device, for a layout before `of_model`. Raises: as `placements`."""
     layout = layout.of_model(setup.config.model, setup.abstract_state.params)
     placed = by_name(layout.placements) if layout.placements is not None else {}
     found = []
@@ -79,7 +79,7 @@ def parameters_of(setup: Setup, layout: MeshParallel) -> list[Held]:
 
 
 def _why_whole(layout: MeshParallel) -> str:
-    """Why no rule of a layout shares a parameter."""
+    """The reason why no rule of a layout shares a parameter."""
     reasons = []
     if layout.mesh.size == layout.devices and not layout.fsdp:
         return "the devices share only the rows"
@@ -91,7 +91,7 @@ def _why_whole(layout: MeshParallel) -> str:
 
 
 def held_bytes(tree: PyTree) -> int:
-    """The bytes of a tree of abstract arrays with shardings on each device."""
+    """The bytes on each device of a tree of abstract arrays with shardings."""
     return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
@@ -106,7 +106,7 @@ def state_bytes(setup: Setup, layout: MeshParallel) -> dict[str, int]:
 
 
 def largest_step(programs: Sequence[RunProgram]) -> RunProgram:
-    """The step of most bytes of a batch."""
+    """The step with the largest batch in bytes."""
     return max((one for one in programs if one.name.startswith("step ")), key=lambda one: held_bytes(one.arguments[1]))
 
 

@@ -71,13 +71,13 @@ def _train(config: TrainConfig, options: RunOptions, workdir: Path, console: Con
 
 
 def _last_checkpoint(workdir: Path) -> str:
-    """The last checkpoint of a run that an error ended, in words."""
+    """The last checkpoint of a run that ended with an error, in words."""
     steps = checkpoint_steps(workdir)
     return f"the last checkpoint is step {steps[-1]}" if steps else "no checkpoint was saved"
 
 
 def _command_of_resumed(workdir: Path, fields: list[str]) -> str | None:
-    """The command that started a run, with the fields that differ now; None if it is unknown."""
+    """The command that started a run, with the fields that differ now; None if unknown."""
     try:
         before = read_environment(workdir).get("command")
     except FileNotFoundError:  # it was killed before its first step

@@ -16,7 +16,7 @@ from jaxnlp.typing import Array, Batch, Metrics, Params, PartBatches, PRNGKey, P
 from train.optimizer.chain import current_learning_rate
 
 SMALLEST_COUNT = 1e-9
-"""Smallest count of a batch that is not empty. A count may be a small sum of weights, such as class weights."""
+"""Smallest count of a nonempty batch. A count may be a small sum of weights, such as class weights."""
 
 
 @flax.struct.dataclass
@@ -30,11 +30,10 @@ class TrainState:
       opt_state: the optimizer's state.
       ema: average of the parameters, exponential or over steps; None = no average.
       skipped_updates: [] int32, number of steps without an update, because loss or gradient was not finite.
-      first_skipped_step: [] int32, the first of them, counted from 1; 0 = none.
+      first_skipped_step: [] int32, the first of them, from 1; 0 = none.
       averaged: [] int32, number of steps in the mean `ema`; 0 = averaging has not started, and `ema` equals the
-        parameters. None for an exponential average or no average.
-      carry: the state of a recurrent model between two batches, arrays [B, ...]; () for most models, and for data
-        whose rows do not continue from batch to batch.
+        parameters. None = an exponential average or none.
+      carry: the state of a recurrent model between two batches, arrays [B, ...]; () without one.
     """
 
     step: Array
@@ -78,10 +77,10 @@ class Division(NamedTuple):
 
     Attributes:
       axis_name: mapped axis along which each device has its own rows; None = the program sees the whole batch.
-      on_each: a function of (params, batch, key, carry), and the batch's axis of rows -> the same function, which each
-        device computes for its rows.
+      on_each: a function of (params, batch, key, carry), and the batch's axis of rows -> the same function, computed by
+        each device for its rows.
       whole: a device's shards of the parameters -> the parameters. Its gradient adds up over the devices.
-      summed: a device's gradients of its shards -> their sums over the devices, where `whole` has not added them up.
+      summed: a device's gradients of its shards -> their sums over the devices, where `whole` does not add them up.
     """
 
     axis_name: str | None = None
@@ -156,16 +155,13 @@ def train_step(
 
     Args:
       state: before the step.
-      batch: arrays [B, ...], or [A, B, ...] for A > 1 accumulation steps; or such a batch of each of several parts,
-        for objectives that carry nothing.
+      batch: arrays [B, ...], or [A, B, ...] for A > 1 accumulation steps; or such a batch of each part, for objectives
+        without a carry.
       objective: see `jaxnlp.tasks`.
       optimizer: see `train.optimizer`.
       ema_decay: decay of the moving average, when the state has one.
       accumulation_steps: A; must be 1 if the model carries states.
       division: how devices share the computation of the gradient.
-
-    Returns:
-      The state after the step, and its output.
     """
     key, carry = jax.random.fold_in(state.key, state.step), state.carry
 
@@ -234,7 +230,7 @@ def train_step(
 
 
 def weighted(metrics: Metrics) -> tuple[Array, Array]:
-    """Sum and count of the minimised metric: `objective` if the metrics have it, otherwise `loss`.
+    """Sum and count of the minimised metric: `objective`, or else `loss`.
 
     Raises: ValueError when neither was measured.
     """
@@ -263,7 +259,7 @@ def _gradients(
     """The gradient of the mean over the rows of all devices, their metrics, and the carry of this device's rows."""
 
     def share(metrics: Metrics) -> Array | None:
-        """A device's share of all that is counted. Devices may have different numbers of tokens."""
+        """A device's share of the count. Devices may have different numbers of tokens."""
         if division.axis_name is None or not objective.is_mean:
             return None
         _, count = weighted(metrics)
@@ -302,7 +298,7 @@ def _weighted_gradients(
     division: Division,
     weight: Callable[[Metrics], Array | None],
 ) -> tuple[PyTree, Metrics, PyTree]:
-    """The gradient of the weighted loss of one device's rows, and their metrics and carry; a weight of None is 1."""
+    """The gradient of the weighted loss of one device's rows, and their metrics and carry; None = weight 1."""
 
     def loss(params: Params) -> tuple[Array, tuple[Metrics, PyTree]]:
         value, (metrics, new_carry) = objective.loss(division.whole(params), batch, key, carry)
@@ -326,7 +322,7 @@ def _sum_of_parts(parts: list[Metrics]) -> Metrics:
 def _average(state: TrainState, params: Params, decay: float | None) -> tuple[Params, Array | None]:
     """The next average of the parameters, and for a mean its number of steps.
 
-    New exponential averages decay faster. Otherwise the initial values would stay for 1 / (1 - decay) steps.
+    New exponential averages decay faster: otherwise the initial values would stay for 1 / (1 - decay) steps.
     """
     if state.averaged is not None:
         begun = state.averaged > 0

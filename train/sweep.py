@@ -2,8 +2,8 @@
 
 With --ablate instead of --grid, it trains the unchanged recipe, and one run for each value.
 
-Each run has its own process, so a failed run does not end the others. With --at-once one program trains all of them,
-see `train.at_once`. To resume, repeat the command: finished runs are not trained again.
+Each run has its own process, so a failed run does not end the others. With --at-once one program trains all, see
+`train.at_once`. To resume, repeat the command: finished runs are skipped.
 """
 
 import argparse
@@ -72,11 +72,10 @@ class SweptRun:
     """A run of one combination of values.
 
     Attributes:
-      values: the value of each varied field, as typed; the recipe's value for a field without a change.
-      arguments: the arguments of `jaxnlp train`.
-      config: the config that these arguments give.
+      values: the value of each varied field, as typed, or the recipe's.
+      arguments: of `jaxnlp train`.
+      config, options: from these arguments.
       folder: the run's folder.
-      options: the options of the start that the arguments give.
     """
 
     values: Mapping[str, str]
@@ -103,7 +102,7 @@ class SweepCommand:
     Attributes:
       recipe: the recipe's name.
       grid: the arguments of --grid or --ablate, each FIELD=VALUE,VALUE; --seeds adds one.
-      ablate: whether they are the arguments of --ablate.
+      ablate: whether they are those of --ablate.
       workdir: the sweep's folder.
       others: arguments of every run.
       at_once: whether one program trains all runs.
@@ -153,7 +152,7 @@ def read_command(arguments: Sequence[str]) -> SweepCommand:
 
 
 def _words(argument: str) -> list[str]:
-    """An argument; --grid=VALUE and its like as option and value."""
+    """An argument; an option such as --grid=VALUE as option and value."""
     option, equals, value = argument.partition("=")
     if option == "--at_once":
         return [f"--at-once{equals}{value}"]
@@ -163,7 +162,7 @@ def _words(argument: str) -> list[str]:
 def read_grid(grid: Sequence[str], config: TrainConfig) -> dict[str, list[str]]:
     """The values of each field, as typed.
 
-    Raises: UsageError for a field that the config does not have, that has no values, or whose values are not allowed.
+    Raises: UsageError for an unknown field, a field without values, and invalid values.
     """
     known = flat_fields(to_json(config))
     values_of: dict[str, list[str]] = {}
@@ -191,7 +190,7 @@ def plan(command: SweepCommand) -> list[SweptRun]:
     Raises:
       UsageError: for a wrong grid, and for two runs with equal configs or the same folder.
       UnknownRecipeError: for an unknown recipe.
-      SystemExit: with status 2 for a value of the wrong type, after printing it.
+      SystemExit: with status 2, after a message, for a value of the wrong type.
     """
     default = load_recipe(command.recipe)
     values = read_grid(command.grid, default)
@@ -263,9 +262,7 @@ def train_process(arguments: Sequence[str], log: Path) -> int:
 
 
 def sweep(runs: Sequence[SweptRun], workdir: Path, train: Train = train_process) -> int:
-    """Trains the runs that are not finished, and writes sweep.csv and sweep.html after each of them.
-
-    Returns: the number of runs that failed.
+    """Trains the unfinished runs, and writes sweep.csv and sweep.html after each. Returns: the number of failed runs.
 
     Raises: RunMismatchError when a folder has a run with another config, and while another process sweeps in `workdir`.
     """
@@ -293,9 +290,8 @@ def _train_all(runs: Sequence[SweptRun], workdir: Path, train: Train) -> int:
 
 
 def sweep_at_once(runs: Sequence[SweptRun], workdir: Path) -> int:
-    """Trains the runs that are not finished with one program, and then writes sweep.csv and sweep.html.
-
-    Returns: the number of runs that failed.
+    """Trains the unfinished runs with one program, and then writes sweep.csv and sweep.html. Returns: the number of
+    failed runs.
 
     Raises: KeyboardInterrupt when a signal has stopped them; and as `sweep` and `train.at_once.fit_at_once`.
     """
@@ -323,7 +319,7 @@ def sweep_at_once(runs: Sequence[SweptRun], workdir: Path) -> int:
 
 
 def write_results(runs: Sequence[SweptRun], failed: Mapping[Path, str], workdir: Path) -> None:
-    """Writes sweep.csv, one row for each run; and sweep.html, once at least one run has started."""
+    """Writes sweep.csv, one row for each run; and sweep.html, once a run has started."""
     folders = [run.folder for run in runs if (run.folder / run_folder.METRICS_FILE).is_file()]
     compared = dict(zip(folders, read_runs(folders), strict=True))
     metrics = measured_metrics([*compared.values()])

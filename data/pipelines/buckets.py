@@ -18,7 +18,7 @@ Example = TypeVar("Example")
 
 @dataclasses.dataclass(frozen=True)
 class Buckets(Generic[Example]):
-    """How examples of similar length become batches.
+    """Batches of examples of similar length.
 
     Attributes:
       lengths: the values of T, increasing; no example is longer than the last one.
@@ -31,11 +31,11 @@ class Buckets(Generic[Example]):
     pad: Callable[[Sequence[Example], int, int], NumpyBatch]
 
     def batch(self, examples: Sequence[Example], batch_size: int) -> NumpyBatch:
-        """A batch of B rows, with the first length that the longest example fits."""
+        """A batch of B rows, with the first length that fits its longest example."""
         return self.pad(examples, batch_size, fitting(max(map(self.length, examples)), self.lengths))
 
     def lazy_batch(self, examples: Sequence[Example]) -> LazyBatch:
-        """A batch of a row for each example, whose rows are padded when they are read."""
+        """A batch of a row for each example, padded when it is read."""
         length = fitting(max(map(self.length, examples)), self.lengths)
         return LazyBatch(len(examples), lambda rows: self.pad([examples[row] for row in rows], len(rows), length))
 
@@ -44,9 +44,8 @@ class Buckets(Generic[Example]):
     ) -> grain.MapDataset:
         """Batches of endless examples.
 
-        The examples of `pool_batches` batches, a pool, are sorted by length and divided into batches in random order.
-        So lengths decide the batch within a pool, and the pools are random. A batch is a function of its index, so that
-        a pipeline can start at any batch.
+        The examples of `pool_batches` batches, a pool, are sorted by length and divided into batches in random order. A
+        batch is a function of its index, so that a pipeline can start at any batch.
 
         Args:
           examples: the examples at given indices.
@@ -71,8 +70,8 @@ class Buckets(Generic[Example]):
     ) -> list[NumpyBatch]:
         """A batch of each shape that `endless` may make of these examples, shuffled and repeated.
 
-        Each batch has an example of its length. It has no shorter length than the B-th shortest example of its pool,
-        which has each example once, or a few times if there are fewer examples than in a pool.
+        A batch has an example of its length, at least that of the B-th shortest example of its pool, which has each
+        example once, or a few times if there are fewer examples than in a pool.
         """
         shortest = sorted(examples, key=self.length)
         most = 1 + -(-pool_batches * batch_size // len(shortest))  # times that a pool may have an example
@@ -93,7 +92,7 @@ def array_buckets(lengths: Sequence[int]) -> Buckets[NumpyBatch]:
 
 
 def padded_batch(examples: Sequence[NumpyBatch], batch_size: int, length: int) -> NumpyBatch:
-    """A batch [B, T] of examples of 1-D arrays of equal length, padded with 0 and False, and with rows of these."""
+    """A batch [B, T] of examples of 1-D arrays of equal length, padded with 0 and False, and with empty rows."""
     mask = row_mask([example["loss_mask"] for example in examples], batch_size, length)
     return {
         name: padded([example[name] for example in examples], mask, dtype=value.dtype)

@@ -1,7 +1,7 @@
-"""Span corruption of documents, whose removed span is predicted: `prefix MASK suffix MASK span`.
+"""Span corruption of documents, with a removed span to predict: `prefix MASK suffix MASK span`.
 
-Source: CS224N assignment 5, after T5 (Raffel et al. 2020); Guu et al. 2020 (REALM), section 3.4, for spans that are
-names and numbers.
+Source: CS224N assignment 5, after T5 (Raffel et al. 2020); Guu et al. 2020 (REALM), section 3.4, for spans of names and
+numbers.
 """
 
 import bisect
@@ -55,7 +55,7 @@ def salient_spans(text: str, title: str = "") -> list[tuple[int, int]]:
 
 
 def answer_spans(texts: Sequence[str], answers: Iterable[str]) -> list[list[tuple[int, int]]]:
-    """For each text, start and end of each answer in it; where answers overlap, of the longest."""
+    """For each text, start and end of each answer in it; of overlapping ones, the longest."""
     answer = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(set(answers), key=len, reverse=True)))})\b")
     return [[match.span() for match in answer.finditer(text)] for text in texts]
 
@@ -69,11 +69,10 @@ def recalled_facts(
     *,
     most_words: int = 4,
 ) -> tuple[str, int]:
-    """`Title. words MASK span MASK words MASK span MASK ...`: spans in a random order, each after words before it.
+    """`Title. words MASK span MASK words MASK span MASK ...`: spans in a random order, each after its previous words.
 
-    Only the title stays the same in all examples with a fact, so the model learns to recall the fact from the title. In
-    the text's order, a model learns each fact as a continuation of the words before it. A question does not have these
-    words, and so would not recall the fact.
+    Only the title is the same in all examples with a fact, so the model learns to recall the fact from the title. In
+    the text's order, it would learn the fact as a continuation of previous words, which a question does not have.
 
     Args:
       title: of the document `Title. Text`.
@@ -81,10 +80,10 @@ def recalled_facts(
       spans: start and end in the text of the spans to predict; at least one.
       max_length: of the example, in characters, unless the first fact is longer.
       rng: draws order and contexts.
-      most_words: maximum number of words before a span; the number is random.
+      most_words: maximum random number of words before a span.
 
     Returns:
-      The example, and its number of characters before the first words, which are not scored.
+      The example, and the number of its first characters, which are not scored.
     """
     words = [match.start() for match in re.finditer(r"\S+", text)]
     example = f"{title}."

@@ -11,9 +11,9 @@ from data.pipelines.epochs import ENDLESS, Epochs
 from data.pipelines.orders import generators, shuffled_order
 
 POOL_BATCHES = 16
-"""Number of batches that a worker makes one after the other; as many as are sorted by length together."""
+"""Number of batches that a worker makes in turn; as many are sorted by length together."""
 Examples = Callable[[np.ndarray], list[Any]]
-"""A pure function from indices [N] of endless examples, in increasing order, to the examples at them."""
+"""A pure function from increasing indices [N] of endless examples to these examples."""
 
 
 def shuffled(
@@ -24,7 +24,7 @@ def shuffled(
     Args:
       examples: at least one.
       seed: decides the order and the random numbers.
-      change: from an example, and a generator with random numbers of its own, to what replaces it.
+      change: from an example, and its own random generator, to its replacement.
     """
     order = shuffled_order(len(examples), seed)
 
@@ -38,7 +38,7 @@ def shuffled(
 
 
 def batched(rows: Callable[[np.ndarray], NumpyBatch], batch_size: int) -> grain.MapDataset:
-    """Batches of B examples. Each example is made when its row is read.
+    """Batches of B examples, each made when its row is read.
 
     Args:
       rows: a pure function from indices [N] of endless examples to a batch of them.
@@ -52,5 +52,5 @@ def batched(rows: Callable[[np.ndarray], NumpyBatch], batch_size: int) -> grain.
 
 
 def iterable(batches: grain.MapDataset) -> Epochs:
-    """Endless batches in their order; the iterator's state can be saved and set."""
+    """Endless batches in order; the iterator's state can be saved and set."""
     return Epochs(lambda number: batches[number * POOL_BATCHES : (number + 1) * POOL_BATCHES])

@@ -19,8 +19,8 @@ class Epochs(grain.IterDataset):
 
     Args:
       epoch: at least one batch.
-      num_workers: processes that make epochs ahead, each another one; 0 = this process makes a batch when it is
-        needed. The batches and the iterator's state do not depend on it.
+      num_workers: processes that make epochs ahead; 0 = this process makes each batch on demand. The batches and the
+        iterator's state do not depend on it.
     """
 
     def __init__(self, epoch: Epoch, num_workers: int = 0):
@@ -76,7 +76,7 @@ class _EpochsIterator(grain.DatasetIterator):
 
 
 def keeps_last(make: Callable[[int], T]) -> Callable[[int], T]:
-    """The same function of an index, which keeps its last result; `lru_cache` cannot go to other processes."""
+    """The same function of an index, which keeps its last result; unlike `lru_cache`, it can go to other processes."""
     last: list[tuple[int, T]] = []  # one pair, which is replaced as a whole: grain may call this in threads
 
     @functools.wraps(make)

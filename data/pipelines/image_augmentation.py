@@ -11,11 +11,11 @@ from data import NumpyBatch
 
 Generator = np.random.Generator
 ERASED_AREA = (0.02, 0.33)
-"""Smallest and largest share of an image that is erased."""
+"""Smallest and largest erased share of an image."""
 ERASED_ASPECT = 0.3
 """Smallest ratio of the sides of an erased rectangle."""
 TRIALS = 10
-"""Maximum number of rectangles that are drawn until one fits."""
+"""Maximum number of draws until a rectangle fits."""
 
 
 def flip(images: np.ndarray, flipped: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The lengths of batches: multiples of a number, or few lengths for devices on which programs take long to compile."""
+"""The lengths of batches: multiples of a number, or few lengths where programs compile slowly."""
 
 import bisect
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ MOST_LENGTHS = 3
 
 
 def fitting(length: int, lengths: Sequence[int]) -> int:
-    """The first of increasing lengths that is at least this one; the last one must be."""
+    """The first of increasing lengths that is at least this one; the last one always must be."""
     return lengths[bisect.bisect_left(lengths, length)]
 
 
 def multiples(examples: Sequence[int], most: int, multiple: int, *, few: bool | None) -> tuple[int, ...]:
-    """The lengths of batches of examples: multiples, up to the one that the longest example needs.
+    """The lengths of batches of examples: multiples, up to the longest example.
 
     >>> multiples([3, 17], 128, 8, few=False)
     (8, 16, 24)
@@ -24,7 +24,7 @@ def multiples(examples: Sequence[int], most: int, multiple: int, *, few: bool | 
 
     Args:
       examples: lengths of all examples, of all splits; at least one.
-      most: maximum length of a batch, which need not be a multiple; no example is longer.
+      most: maximum length of a batch and of an example; need not be a multiple.
       multiple: of the lengths.
       few: whether all batches have the last length.
     """
@@ -35,7 +35,7 @@ def multiples(examples: Sequence[int], most: int, multiple: int, *, few: bool | 
 def few_lengths(
     examples: Sequence[int], longest: int, *, most: int = MOST_LENGTHS, multiple: int = 8
 ) -> tuple[int, ...]:
-    """At most `most` lengths of batches, with which the examples have the least padding.
+    """At most `most` lengths of batches with the least padding.
 
     The exact optimum, by dynamic programming over the distinct lengths. In `Shapes`, batches have about the same number
     of tokens, so the cost of an example is the length of its batch.
@@ -45,9 +45,9 @@ def few_lengths(
 
     Args:
       examples: lengths of training examples, at least one, none above `longest`.
-      longest: the last length, which evaluation or a later epoch may need.
+      longest: the last length, for evaluation or a later epoch.
       most: maximum number of lengths.
-      multiple: lengths are multiples of this, but for `longest`.
+      multiple: lengths are multiples of this, except `longest`.
     """
     rounded = np.minimum(-(-np.asarray([*examples, longest]) // multiple) * multiple, longest)
     lengths, counts = np.unique(rounded, return_counts=True)

@@ -1,4 +1,4 @@
-"""Random orders of examples, and random numbers of each example, made for many examples together."""
+"""Random orders of examples, and random numbers of each example, made for many examples at once."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
@@ -8,16 +8,16 @@ import numpy as np
 from data.pipelines.epochs import keeps_last
 
 Order = Callable[[np.ndarray], np.ndarray]
-"""A pure function from indices [N] of an endless sequence, in increasing order, to the examples at them [N] int."""
+"""A pure function from increasing indices [N] of an endless sequence to the examples at them [N] int."""
 SHUFFLED, CHANGED, BATCH_CHANGED = 1, 3, 5
-"""Uses of a run's seed, which give each a seed of its own: the order of examples; their random changes, and those of
-batches of changed examples, with the numbers of these steps of a grain pipeline."""
+"""Uses of a run's seed, each with its own seed: the order of examples; their random changes, and those of batches of
+changed examples, with the numbers of these steps of a grain pipeline."""
 _DRAWN = 128
-"""Number of indices whose random numbers are made together."""
+"""Number of indices whose random numbers are made at once."""
 
 
 def shuffled_order(count: int, seed: int) -> Order:
-    """Each example once an epoch, in another order in each. It keeps 4 bytes for each example."""
+    """Each example once an epoch, reshuffled in each. It keeps 4 bytes for each example."""
     first = _seed_of(seed, SHUFFLED)
     examples = np.arange(count, dtype=np.uint32 if count < 2**32 else np.uint64)
     epoch = keeps_last(lambda number: np.random.default_rng((first, number)).permutation(examples))
@@ -42,10 +42,8 @@ def generators(seed: int, indices: Iterable[int], step: int = CHANGED) -> Iterat
 
 
 def random_numbers(seed: int, count: int) -> Callable[[np.ndarray], np.ndarray]:
-    """A pure function from indices [N] to random numbers in [0, 1) of their own [N, count].
-
-    The numbers are made for a block of indices at once: to make a generator for each index takes longer.
-    """
+    """A pure function from indices [N] to their own random numbers in [0, 1) [N, count], made for a block of indices at
+    once, since a generator for each index takes longer."""
     first = _seed_of(seed, CHANGED)
     block = keeps_last(lambda number: np.random.default_rng((first, number)).random((_DRAWN, count)))
 

@@ -16,7 +16,7 @@ from jaxnlp.text.translation import SentencePair, TranslationProcessor
 Ids = tuple[Sequence[int] | np.ndarray, Sequence[int] | np.ndarray]
 """The ids of a source and of its target, each with the end symbol last."""
 MOST_UNKNOWN = 0.01
-"""The share of unknown tokens is reported if it is above this."""
+"""The share of unknown tokens is reported above this."""
 
 
 def pair_batch(pairs: Sequence[Ids], size: int, length: int, *, start: int = START) -> NumpyBatch:
@@ -79,14 +79,14 @@ def pairs_split(
     file: str = "",
     source: SourceRows | None = None,
 ) -> Split[SentencePair]:
-    """One pass over pairs, shorter ones first. Pairs longer than the batches are truncated, and a note counts them.
+    """One pass over pairs, shorter ones first. A note counts pairs that are truncated to the batches.
 
     Args:
       pairs: the pairs.
       ids: of each pair.
       shapes: the shapes of the batches.
       start: id of the start symbol of a target.
-      file: name of the file with the pairs, for the note; "" = no name.
+      file: name of the pairs' file, for the note; "" = none.
       source: all rows of this file; None = each is a pair.
     """
     longest = shapes.lengths[-1]
@@ -114,7 +114,7 @@ def vocabulary_note(processor: TranslationProcessor, pairs: Sequence[Ids], *, sa
     Args:
       processor: the tokenizers.
       pairs: the training pairs.
-      saved: whether the processor was made earlier, so that the options of a vocabulary are not read.
+      saved: whether the processor was made earlier, so that options of a vocabulary are unused.
     """
     note = f"{processor.source.size:,} tokens in the vocabulary"
     if not processor.shared:

@@ -16,10 +16,10 @@ _BLOCK = 1_000
 class PartSchedule:
     """The part of each step, and the number of previous steps of that part.
 
-    - round_robin: one after the other.
+    - round_robin: in turn.
     - proportional: random, with probabilities proportional to the parts' sizes n.
     - annealed: random, with probabilities proportional to n^a; a falls from 1 to 0.2 within `length` steps.
-    - sequential: `length` steps of the first part, then of the second, and so on; after the last the first again.
+    - sequential: `length` steps of each part in turn.
 
     Source: Stickland and Murray 2019, section 3.3, for the annealed schedule.
     """

@@ -18,7 +18,7 @@ Example = TypeVar("Example")
 
 @dataclasses.dataclass(frozen=True)
 class Shapes:
-    """The shapes of batches. Each example is in the bucket of the smallest T that is at least its length.
+    """The shapes of batches. Each example is in the bucket of the smallest T that fits it.
 
     Attributes:
       lengths: the values of T, increasing; no example is longer than the last one.
@@ -31,11 +31,11 @@ class Shapes:
     most_rows: int | None = None
 
     def up_to(self, longest: int) -> "Shapes":
-        """The shapes without the lengths that no example needs, up to this length."""
+        """The shapes up to the first length that fits this one."""
         return dataclasses.replace(self, lengths=self.lengths[: bisect.bisect_left(self.lengths, longest) + 1])
 
     def fitted(self, lengths: Sequence[int]) -> "Shapes":
-        """The shapes with few lengths up to the last one: those they have, or chosen for training examples of these
+        """The shapes with few lengths up to the last one: existing ones, or chosen for training examples of these
         lengths."""
         if len(self.lengths) <= MOST_LENGTHS:
             return self
@@ -49,11 +49,11 @@ class Shapes:
     def groups(self, lengths: Sequence[int], order: Sequence[int]) -> list[tuple[int, list[int]]]:
         """Puts each example into one batch. Returns: for each batch, its bucket and the indices of its examples.
 
-        Examples that do not fill a batch move to the next bucket, so only the last batch may not be full.
+        Examples that do not fill a batch move to the next bucket, so only the last batch may be partial.
 
         Args:
           lengths: of the examples.
-          order: the indices of the examples; those of the same bucket stay in this order.
+          order: the indices of the examples, kept within a bucket.
         """
         buckets: list[list[int]] = [[] for _ in self.lengths]
         bucket_of = np.searchsorted(self.lengths, lengths).tolist()
@@ -101,8 +101,7 @@ class Shapes:
 
         Args:
           epoch: a pure function from the index of an epoch to its examples.
-          length: as for `one_pass`.
-          batch: as for `one_pass`.
+          length, batch: as for `one_pass`.
           seed: decides the order.
         """
 
@@ -132,7 +131,7 @@ class Shapes:
         *,
         seed: int,
     ) -> Epochs:
-        """As `epochs`, of the same examples each, whose rows are made once. Args: batch: also as for `StoredRows`."""
+        """As `epochs`, of the same examples each, with rows made once. Args: batch: also as for `StoredRows`."""
         lengths = list(map(length, examples))
         rows = StoredRows(batch, examples, lengths)
         return self.epochs(lambda _: range(len(lengths)), lengths.__getitem__, rows.batch, seed=seed)

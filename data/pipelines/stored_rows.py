@@ -1,4 +1,4 @@
-"""The rows that examples have in batches, made once: a batch is a lookup."""
+"""Rows of examples, made once, so that a batch is a lookup."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,8 +13,8 @@ class StoredRows:
 
     Args:
       batch: from (examples, B, T) to a batch of B rows; rows without an example are empty. All arrays have a second
-        axis, whose size depends on T alone. The row of an example depends on this example alone. A larger T pads it
-        with the last element of an empty row.
+        axis, whose size depends only on T. A row depends only on its example; a larger T pads it with the last element
+        of an empty row.
       examples: N examples, at least one.
       lengths: the minimum T of each example [N].
     """
@@ -43,7 +43,7 @@ class StoredRows:
                 self._rows.append(rows)
 
     def batch(self, indices: Sequence[int], size: int, length: int) -> NumpyBatch:
-        """The examples at these indices as a batch, equal to that of the function of the class.
+        """The examples at these indices as a batch, as by the function of the class.
 
         Args:
           indices: of at most B examples.

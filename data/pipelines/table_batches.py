@@ -14,7 +14,7 @@ from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 
 
 class Tokenized(NamedTuple):
-    """A tokenized example: its tokens and segments [T], the length that a batch needs for it, and its label."""
+    """A tokenized example: its tokens and segments [T], the length of a batch that it needs, and its label."""
 
     tokens: np.ndarray
     segments: np.ndarray
@@ -54,7 +54,7 @@ def _padded(processor: TextClassifierProcessor, examples: Sequence[Tokenized], s
 
 
 def table_buckets(lengths: Sequence[int], processor: TextClassifierProcessor) -> Buckets[Tokenized]:
-    """How examples of one part become batches of these lengths."""
+    """Batches of examples of one part, with these lengths."""
     return Buckets(lengths, lambda example: example.length, functools.partial(_padded, processor))
 
 

@@ -27,8 +27,8 @@ class Derivation(NamedTuple):
     Attributes:
       transitions: their ids [S] int32.
       nodes: 18 nodes of each configuration, see `Configuration.nodes` [S, 18] int16.
-      legal: which kinds of transitions are allowed [S, 5] bool.
-      dependents: the dependent of the arc that each transition adds; ABSENT = it adds no arc [S] int16.
+      legal: whether each kind of transition is allowed [S, 5] bool.
+      dependents: of the arc that each transition adds; ABSENT = no arc [S] int16.
     """
 
     transitions: np.ndarray
@@ -38,19 +38,15 @@ class Derivation(NamedTuple):
 
 
 def is_projective(heads: Sequence[int]) -> bool:
-    """Whether no two arcs cross: all words between a head and its dependent are below the head.
-
-    Args:
-      heads: of a tree [n].
-    """
+    """Whether no two arcs cross: all words between a head and its dependent are below the head. Args: heads: of a tree
+    [n]."""
     return not _crossed(heads)
 
 
 def lifted(heads: Sequence[int]) -> list[int]:
     """A similar projective tree: while arcs cross, the shortest of them is attached to the head of its head.
 
-    Args:
-      heads: of a tree [n].
+    Args: heads: of a tree [n].
 
     Source: Nivre and Nilsson 2005, section 2. Differs: relations stay unchanged.
     """
@@ -62,7 +58,7 @@ def lifted(heads: Sequence[int]) -> list[int]:
 
 
 def _crossed(heads: Sequence[int]) -> list[int]:
-    """The words that have a word between themselves and their head that is not below the head. Time O(n^2)."""
+    """The words with a word between themselves and their head that is not below the head. Time O(n^2)."""
     head, word = np.array([0, *heads]), np.arange(len(heads) + 1)
     below = np.zeros((len(word), len(word)), bool)  # [head, word]
     above = word

@@ -1,4 +1,4 @@
-"""Batches of sentences with their trees: the transitions that build them, or the heads of the words."""
+"""Batches of sentences with their trees: transitions, or the heads of the words."""
 
 import functools
 from collections.abc import Sequence
@@ -21,10 +21,9 @@ class DerivedTree(NamedTuple):
 
     Attributes:
       encoded: the sentence of n words, see `ParserProcessor.encode`.
-      relations: the id of each word's relation; -1 = no training sentence has it [n] int32.
+      relations: the id of each word's relation; -1 = not in the training sentences [n] int32.
       heads: the head of each word; 0 = the root [n] int32.
-      derivation: transitions of the tree; if it is not projective, transitions of the lifted tree. None = the parser
-        has no transitions.
+      derivation: transitions of the tree, or of the lifted tree if it is not projective; None = a graph parser.
     """
 
     encoded: EncodedSentence
@@ -34,7 +33,7 @@ class DerivedTree(NamedTuple):
 
 
 def derived(sentence: TreeSentence, processor: ParserProcessor) -> DerivedTree:
-    """The heads or the transitions of a sentence's tree. A sentence without a tree has those of a chain, for no use.
+    """The heads or the transitions of a sentence's tree; for a sentence without a tree an unused chain.
 
     Raises: ValueError for a sentence that is too long.
     """
@@ -54,7 +53,7 @@ def tree_batch(processor: ParserProcessor, trees: Sequence[DerivedTree], size: i
     """Sentences with their trees as a batch of B rows of T words, or tokens of BERT; the last rows are padding.
 
     Returns:
-      What `ParserProcessor.batch` returns, and the arrays of `_head_targets` or of `_transition_targets`.
+      The arrays of `ParserProcessor.batch`, and of `_head_targets` or `_transition_targets`.
     """
     batch = processor.batch([tree.encoded for tree in trees], size, length)
     targets = _head_targets if processor.system == "graph" else _transition_targets
@@ -66,7 +65,7 @@ def _head_targets(trees: Sequence[DerivedTree], size: int, length: int) -> Numpy
 
     Returns:
       `heads` [B, T] int32, 0 for the root and at padding;
-      `relations` [B, T] int32, -1 for a relation that no training sentence has;
+      `relations` [B, T] int32, -1 for a relation that is not in the training sentences;
       `loss_mask` [B, T] bool, False for padding.
     """
     heads = [tree.heads for tree in trees]
@@ -81,9 +80,9 @@ def _transition_targets(trees: Sequence[DerivedTree], size: int, length: int) ->
     Returns:
       `nodes` [B, S, 18] int32, the nodes of the configurations, -1 for a missing node;
       `relations` [B, T + 1] int32, the relation of each word, by the word's number;
-      `legal` [B, S, 5] bool, which kinds of transitions are allowed;
+      `legal` [B, S, 5] bool, whether each kind of transition is allowed;
       `transitions` [B, S] int32, their ids;
-      `loss_mask` [B, S] bool, False for padding, and for relations that no training sentence has.
+      `loss_mask` [B, S] bool, False for padding, and for relations that are not in the training sentences.
     """
     oracles: list[Any] = [tree.derivation for tree in trees]
     mask = row_mask([oracle.transitions for oracle in oracles], size, 2 * length)
@@ -102,7 +101,7 @@ def _transition_targets(trees: Sequence[DerivedTree], size: int, length: int) ->
 
 
 def training_batches(trees: Sequence[DerivedTree], processor: ParserProcessor, shapes: Shapes, *, seed: int) -> Epochs:
-    """Endless batches, shuffled in each epoch; batches have about the same number of words."""
+    """Endless batches, shuffled in each epoch, of about the same number of words."""
     length, batch = functools.partial(tree_length, processor), functools.partial(tree_batch, processor)
     return shapes.epochs_of_same(trees, length, batch, seed=seed)
 
@@ -128,5 +127,5 @@ def tree_split(
 
 
 def tree_length(processor: ParserProcessor, tree: DerivedTree) -> int:
-    """The number of words, or with a BERT of its tokens."""
+    """The number of words, or of BERT's tokens."""
     return processor.inputs.encoded_length(tree.encoded)

@@ -9,11 +9,8 @@ from data import LazyBatch, NumpyBatch
 
 
 def concatenated(articles: Sequence[np.ndarray], generator: np.random.Generator, *, shuffle: bool) -> np.ndarray:
-    """Articles as one text [N], in a random order if `shuffle`, rotated to start at a random word.
-
-    The words before that word come at the end. So windows and streams start at other words in each epoch, even with
-    only one article.
-    """
+    """Articles as one text [N], in a random order if `shuffle`, rotated to start at a random word, so that windows and
+    streams start at other words in each epoch, even with only one article."""
     order = generator.permutation(len(articles)) if shuffle else range(len(articles))
     text = np.concatenate([articles[index] for index in order])
     return np.roll(text, -int(generator.integers(len(text))))
@@ -61,7 +58,7 @@ def stream_batches(text: np.ndarray, lengths: np.ndarray, batch_size: int) -> gr
 
     Returns:
       A sequence of M batches, the k-th of `tokens` [B, lengths[k]] int32, `targets` (the next words), `loss_mask`, all
-      True, and `reset` [B] bool: True if a row does not continue the previous batch, which is only in the first batch.
+      True, and `reset` [B] bool, True only in the first batch, which continues no other.
     """
     length = (len(text) - 1) // batch_size
     tokens, targets = (text[i : i + batch_size * length].reshape(batch_size, length) for i in (0, 1))
@@ -80,8 +77,8 @@ def stream_batches(text: np.ndarray, lengths: np.ndarray, batch_size: int) -> gr
 
 
 def longest_stream_batch(sequence_length: int, *, length_std: float, multiple: int) -> int:
-    """The largest length that `random_lengths` can return: 1.25 T, or the first multiple that is at least T; without
-    noise T rounded to a multiple."""
+    """The largest result of `random_lengths`: 1.25 T, or the first multiple that is at least T; without noise T rounded
+    to a multiple."""
     if not length_std:
         return max(1, round(sequence_length / multiple)) * multiple
     return max(5 * sequence_length // 4 // multiple, -(-sequence_length // multiple)) * multiple
@@ -98,9 +95,8 @@ def random_lengths(
 ) -> np.ndarray:
     """Lengths of the batches of a stream, [M].
 
-    Each is T, or T / 2 with a small probability, plus normal noise, rounded to a multiple. The last one is the
-    remainder, rounded down to a multiple. No length exceeds `longest_stream_batch`, which bounds the number of programs
-    to compile.
+    Each is T, or T / 2 with a small probability, plus normal noise, rounded to a multiple, and at most
+    `longest_stream_batch`, to compile few programs. The last one is the remainder, rounded down to a multiple.
 
     Args:
       stream_length: at least `multiple`.

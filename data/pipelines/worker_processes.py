@@ -27,11 +27,11 @@ Epoch = Callable[[int], Sequence[Any]]
 Batches = Generator[Sequence[Any], None, None]
 """The batches of each epoch."""
 SECONDS_UNTIL_A_LINE = 30
-"""A process that needs longer for an epoch is named."""
+"""A process that takes longer for an epoch is named."""
 
 
 def made_ahead(epoch: Epoch, number: int, num_workers: int) -> Batches:
-    """The epochs from a number on, in their order, made by processes."""
+    """The epochs from a number on, in order, made by processes."""
     content = cloudpickle.dumps(epoch)
     with _no_signals():  # this starts the process that removes semaphores
         processes = ProcessPoolExecutor(num_workers, _Context(), initializer=_begin, initargs=(content,))
@@ -59,10 +59,10 @@ def made_ahead(epoch: Epoch, number: int, num_workers: int) -> Batches:
 
 @contextlib.contextmanager
 def _no_signals() -> Iterator[None]:
-    """A context whose new processes get no signal that a terminal or a cluster sends to a whole group of processes.
+    """A context whose new processes ignore signals that a terminal or a cluster sends to a whole group of processes.
 
-    The process that trains handles it. A process that died of it would lack for the last batches, and Python's process
-    that removes semaphores would print tracebacks. New processes inherit which signals wait.
+    The training process handles them. A worker that died would be missing for the last batches, and Python's process
+    that removes semaphores would print tracebacks. New processes inherit blocked signals.
     """
     if sys.platform == "win32":
         yield
@@ -76,9 +76,7 @@ def _no_signals() -> Iterator[None]:
 
 class _Process(SpawnProcess):
     """A process that does not import the user's program, which may train outside `if __name__ == "__main__"`.
-
-    It does not need that program: cloudpickle stores what is defined there by value.
-    """
+    cloudpickle stores its definitions by value."""
 
     def terminate(self) -> None:
         """Kills the process: SIGTERM waits, see `_no_signals`."""
@@ -96,13 +94,13 @@ class _Process(SpawnProcess):
 
 
 class _Context(SpawnContext):
-    """Starts processes anew: a fork would copy JAX's threads."""
+    """Starts processes by spawn: a fork would copy JAX's threads."""
 
     Process = _Process
 
 
 def _awaited(epoch: Future[bytes], num_workers: int) -> bytes:
-    """An epoch that a process makes. A line says when it takes long."""
+    """An epoch made by a process, with a line if it takes long."""
     try:
         return epoch.result(timeout=SECONDS_UNTIL_A_LINE)
     except TimeoutError:
@@ -116,14 +114,14 @@ def _awaited(epoch: Future[bytes], num_workers: int) -> bytes:
 
 
 def _begin(epoch: bytes) -> None:
-    """Begins a process that makes epochs of this pickled function."""
+    """Starts a process that makes epochs of this pickled function."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Windows; elsewhere it waits
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _make.epoch = cloudpickle.loads(epoch)  # type: ignore[attr-defined]
 
 
 def _end_with_parent() -> None:
-    """Ends this process when the one that trains has ended, however it ended: it would wait forever for work."""
+    """Ends this process after the training one, however that ended: otherwise it would wait forever for work."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

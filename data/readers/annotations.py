@@ -11,16 +11,16 @@
     Label Studio, JSON        data.text   annotations[].result[].value: {"start": 0, "end": 3, "labels": ["PER"]}
     Label Studio, JSON-MIN    text        label: [{"start": 0, "end": 3, "labels": ["PER"]}]
 
-The keys of each object decide its format. In Label Studio, users name the key of the text: without a key `text`, it is
+The keys of each object decide its format. Label Studio's users choose the key of the text: without a key `text`, it is
 the only key whose string has the texts of entities at their positions.
 
-Positions count Unicode characters (code points) from 0, and `end` is after the last character. If entities have their
-text, as those of Label Studio do, it is compared with the characters at their positions. JavaScript counts UTF-16 code
-units: if the positions of an object fit its texts only in these units, they are converted. Label Studio always counts
-them so, unless the texts of entities show code points.
+Positions count Unicode characters (code points) from 0, and `end` is after the last character. Texts of entities, as in
+Label Studio, are compared with the characters at their positions. JavaScript counts UTF-16 code units: positions that
+fit the texts only in these units are converted. Label Studio's positions are such units, unless the texts of entities
+show code points.
 
-A text is divided into words as for predictions, and also where an entity begins or ends. Other keys, such as the tokens
-of Prodigy, are not read.
+A text is split into words as for predictions, and where an entity starts or ends. Other keys, such as Prodigy's tokens,
+are ignored.
 """
 
 import bisect
@@ -39,15 +39,15 @@ from jaxnlp.text.word_split import PlacedWord, Unit, split_words
 SPAN_FIELDS = ("entities", "spans", "label", "labels")
 """Keys of the entities of an object with a text."""
 WORD_FIELDS, LABEL_FIELDS = ("words", "tokens"), ("labels", "ner_tags", "tags")
-"""Keys of the words of an object that are split already, and of their labels."""
+"""Keys of the words of an object that is split already, and of their labels."""
 _SPACE = re.compile(r"(?:\s|\\n)+")
 
 Words = tuple[tuple[str, ...], tuple[str, ...] | None]
-"""Words and their labels; None = there are no labels."""
+"""Words and their labels; None = no labels."""
 
 
 class _Entity(NamedTuple):
-    """An entity of a file, in its units of positions; text: None = the file does not say it."""
+    """An entity of a file, in its units of positions; text: None = not in the file."""
 
     start: int
     stop: int
@@ -56,7 +56,7 @@ class _Entity(NamedTuple):
 
 
 class _Annotated(NamedTuple):
-    """A text, and its entities as in the file; None = it has no annotation."""
+    """A text, and its entities as in the file; None = no annotation."""
 
     text: str
     entities: list[Any] | None
@@ -69,9 +69,9 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
       text: the text of the file, with LF at line ends.
       file: its name, for messages.
       unit: units into which texts are split.
-      counts: counts the sentences that are skipped: those without words, and those whose annotation was rejected.
+      counts: of skipped sentences, without words or with a rejected annotation.
 
-    Raises: DataError naming the file, the line and the sentence, what was found and what was expected.
+    Raises: DataError naming the file, the line and the sentence, with found and expected content.
     """
     values = list(_values(text, file))
     key = _text_key(value for _, value in values)
@@ -97,7 +97,7 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
 
 
 def _values(text: str, file: str) -> Iterator[tuple[int, Any]]:
-    """The values of a file; of an object of NER Annotator those in its list, which has null for a blank text."""
+    """The values of a file, or of NER Annotator's list, which has null for a blank text."""
     for line, value in json_objects(text, file):
         match value:
             case {"classes": _, "annotations": list() as inside}:
@@ -107,7 +107,7 @@ def _values(text: str, file: str) -> Iterator[tuple[int, Any]]:
 
 
 def _has_words(fields: dict[str, Any], name: str) -> bool:
-    """Whether a field is a list of words; the tokens of Prodigy are objects, or are left empty next to the text."""
+    """Whether a field is a list of words; Prodigy's tokens are objects, or are empty next to the text."""
     value = fields.get(name)
     if not isinstance(value, list) or (not value and "text" in fields):
         return False
@@ -138,10 +138,8 @@ def _split_already(fields: dict[str, Any], words_name: str, where: str) -> Words
 
 
 def _text_key(values: Iterable[Any]) -> str | None:
-    """The key of the text in a file of Label Studio: the only one whose string fits the entities of an object.
-
-    None = no object shows it, or they have a key `text`.
-    """
+    """The key of the text in a file of Label Studio: the only one whose string fits the entities of an object; None =
+    no object shows it, or they have a key `text`."""
     for value in values:
         data = value.get("data", value) if isinstance(value, dict) else None
         if isinstance(data, dict) and "text" not in data and (entities := list(_own_texts(value))):
@@ -162,7 +160,7 @@ def _own_texts(value: Any) -> Iterator[_Entity]:
 
 
 def _annotated(fields: dict[str, Any], key: str | None, where: str, position: str, counts: Counts) -> _Annotated | None:
-    """The text of an object, whose key may be this one, and its entities; None = the object is skipped and counted."""
+    """The text of an object, perhaps under this key, and its entities; None = the object is skipped and counted."""
     if isinstance(fields.get("data"), dict) and "text" not in fields:
         return _of_label_studio(fields, key, where, position, counts)
     if fields.get("answer", "accept") != "accept":  # Prodigy
@@ -195,14 +193,14 @@ def _has_entities(value: Any) -> bool:
 
 
 def _has_regions(value: Any) -> bool:
-    """Whether a value of JSON-MIN is a list of entities: the user chooses its key."""
+    """Whether a value of JSON-MIN, whose key the user chooses, is a list of entities."""
     return isinstance(value, list) and any(isinstance(one, dict) and "labels" in one for one in value)
 
 
 def _of_label_studio(
     task: dict[str, Any], key: str | None, where: str, position: str, counts: Counts
 ) -> _Annotated | None:
-    """The text and the entities of a task; None = nobody has finished its annotation."""
+    """The text and the entities of a task; None = an unfinished annotation."""
     data = task["data"]
     key = next((name for name in ("text", key) if name in data), None)
     texts = [value for value in data.values() if isinstance(value, str)] if key is None else [data[key]]
@@ -225,7 +223,7 @@ def _of_label_studio(
 
 
 def _regions(annotation: dict[str, Any], where: str) -> list[Any]:
-    """The labelled regions of an annotation's text. Other results, such as relations and choices, are left out."""
+    """The labelled regions of an annotation's text, without other results, such as relations and choices."""
     regions, results = [], annotation.get("result") or []
     if not isinstance(results, list):
         raise DataError(f"{where}: expected a list as result, as in Label Studio's export JSON, got {results!r:.40}")
@@ -326,7 +324,7 @@ def _problem(entity: _Entity, text: str) -> str | None:
 
 
 def _split_at(words: Sequence[PlacedWord], edges: set[int]) -> list[PlacedWord]:
-    """The words; a word is divided if an entity begins or ends inside it."""
+    """The words, split where an entity starts or ends inside a word."""
     pieces, ordered = [], sorted(edges)
     for word, start, stop in words:
         cuts = [start, *ordered[bisect.bisect_right(ordered, start) : bisect.bisect_left(ordered, stop)], stop]

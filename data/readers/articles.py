@@ -55,16 +55,16 @@ def read_articles(
 
     Args:
       source: `cmu_hw4p1` and `wikitext2` are searched in `path`, then in JAXNLP_DATA; `python_docs` takes no path,
-        `text_file` needs one. The last two are one article for training and one for validation.
+        `text_file` needs one; both give one article for training and one for validation.
       path: folder of the first two, file of the last.
       minimum_count: for python_docs and text_file: rarer words of the training part become UNK.
       validation_fraction: for python_docs and text_file: share of the words, at the end, that is held out.
-      vocabulary: the vocabulary to use; None = that of the source, or of the training part.
+      vocabulary: None = that of the source, or of the training part.
       encoding: for text_file: of the file.
 
     Raises:
-      FileNotFoundError: when the data is not found; the message says what to do.
-      DataError: when the data is invalid or does not fit the vocabulary; the message has the place and the problem.
+      FileNotFoundError: when the data is not found, with the remedy.
+      DataError: when the data is invalid or does not fit the vocabulary.
     """
     try:
         return _read(source, path, minimum_count, validation_fraction, vocabulary, encoding)
@@ -108,7 +108,7 @@ def _vocabulary_of(words: Iterable[str]) -> WordVocabulary:
 
 
 def _read_wikitext(folder: Path, given: WordVocabulary | None) -> Articles:
-    """The text of the release: every line, also a blank one, ends with EOL. The vocabulary is of the training part."""
+    """The text of the release: every line, also a blank one, ends with EOL. The vocabulary is the training part's."""
     train, validation = (
         _split_articles(read_text_file(_first_there(folder, f"{part}.txt", f"{part}.txt.gz", f"wiki.{part}.tokens")))
         for part in ("train", "valid")
@@ -189,9 +189,8 @@ def checked_ids(ids: np.ndarray, name: str, vocabulary_size: int, *, axes: str =
       vocabulary_size: V; ids must be in [0, V).
       axes: the expected axes, one letter each.
 
-    Raises:
-      DataError: when the ids are not integers, have other axes, are empty, or are outside [0, V), with the first such
-        id.
+    Raises: DataError when the ids are not integers, have other axes, are empty, or are outside [0, V), with the first
+      such id.
     """
     if ids.dtype.kind not in "iu":
         raise DataError(f"{name} is of dtype {ids.dtype}, expected integers: the ids of words")

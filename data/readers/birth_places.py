@@ -1,4 +1,4 @@
-"""The files of the birth-place assignment: documents about people, and questions about the same people."""
+"""The files of the birth-place assignment: documents about people, and questions about them."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -21,9 +21,7 @@ from jaxnlp.text.questions import Question
 def read_documents(path: Path) -> list[str]:
     """The lines of a file, one document each. Blank and very short lines are skipped; warnings count them.
 
-    Raises:
-      FileNotFoundError, DataError: when it cannot be read, or a line has a special token; the message has the line and
-        the reason.
+    Raises: FileNotFoundError, DataError: when it cannot be read, or naming a line with a special token.
     """
     lines = _lines(path)
     for number, line in enumerate(lines, 1):
@@ -37,7 +35,7 @@ class ReadQuestions(NamedTuple):
     """The questions of a file, by their lines, from 1.
 
     Attributes:
-      questions: those with a place; or all, if none needs a place and none has one.
+      questions: those with a place; or all, if places are optional and none has one.
       without: those with a blank place, in a file with places.
       lines: number of lines of the file.
     """
@@ -61,9 +59,7 @@ def read_questions(path: Path, *, labelled: bool | None = None, fate: str = "ski
       labelled: whether all questions must have places, or none; None = as in the first line.
       fate: of questions with a blank place, for the warning.
 
-    Raises:
-      FileNotFoundError, DataError: when it cannot be read, a line is not a question, or only some have places; the
-        message has the line and the reason.
+    Raises: FileNotFoundError, DataError when it cannot be read, a line is not a question, or only some have places.
     """
     required = labelled
     questions, without, lines = dict[int, Question](), dict[int, Question](), _lines(path)
@@ -127,9 +123,8 @@ class NamesCorpus:
         return CharacterVocabulary.of("\n".join(lines), special=PAD + MASK)
 
     def training_questions(self, held_out: int) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
-        """The training questions, and those of them that are held out; the choice does not depend on a seed.
-
-        A question that is held out, or is in the dev or test file, is removed from training.
+        """The training questions, without held-out ones and those of the dev and test files; and the held-out ones,
+        which do not depend on a seed.
 
         Raises: DataError when no training question is left.
         """
@@ -155,8 +150,8 @@ def read_names(source: NamesSource, path: str | None) -> NamesCorpus:
       path: the folder of the four files.
 
     Raises:
-      FileNotFoundError: when the folder or one of its files is not found; the message says what to do.
-      DataError: when a file is malformed; the message names the line.
+      FileNotFoundError: when the folder or one of its files is not found, with the remedy.
+      DataError: naming a malformed line.
     """
     if source == "invented":
         refuse_path(source, path, "for files of people, set --data.source cs224n_a5")

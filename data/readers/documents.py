@@ -25,11 +25,11 @@ def read_documents(source: DocumentSource, path: str | None = None, encoding: st
 
     Args:
       source: `python_docs` takes no path; `text_file` needs one, see `file_documents`; `afqmc`, see `pair_documents`.
-      path: the user's file, or the folder of the data set; None = that in JAXNLP_DATA.
+      path: the user's file, or the folder of the data set; None = in JAXNLP_DATA.
       encoding: of the user's file.
 
     Raises:
-      DataError: for a superfluous or missing path, or a file that contains something else.
+      DataError: for a superfluous or missing path, or a file with other content.
       FileNotFoundError: when the file does not exist.
     """
     match source:
@@ -49,8 +49,8 @@ def file_documents(path: Path, encoding: str = UTF_8) -> list[list[str]]:
 
     Raises:
       FileNotFoundError: when the file does not exist.
-      DataError: when it is empty, damaged or in another encoding, has no sentences, or contains a special token of
-        BERT; names the file, and the line if possible.
+      DataError: naming the file, and the line if possible, when it is empty, damaged or in another encoding, has no
+        sentences, or contains a special token of BERT.
 
     Source: the format of google-research/bert's create_pretraining_data.py.
     """
@@ -88,8 +88,7 @@ def pair_documents(data_set: str, path: str | None = None) -> list[list[str]]:
 def python_documents() -> list[list[str]]:
     """Sentences of Python's language reference, a document for each section.
 
-    Sections that are in several topics of the reference are used once. Lines without a letter or a digit, such as
-    underlines and rulers, are removed.
+    Repeated sections are used once. Lines without a letter or a digit, such as underlines and rulers, are removed.
     """
     kept: set[str] = set()
     documents = []

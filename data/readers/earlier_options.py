@@ -1,4 +1,4 @@
-"""Options that an earlier run decided: the vocabulary of a run that starts from it was made with them."""
+"""Options of an earlier run, with which its vocabulary was made."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,8 +11,8 @@ def require_same_options(earlier: Any, options: Mapping[str, Any], fields: Mappi
 
     Args:
       earlier: has the earlier run's options as attributes.
-      options: the values of the new run, by the name of the attribute.
-      fields: names of fields of `data` that differ from the names of the attributes.
+      options: the new run's values, by attribute.
+      fields: names of fields of `data` that differ from their attributes.
     """
     for name, value in options.items():
         before = getattr(earlier, name)

@@ -15,15 +15,15 @@ class TextFiles(DataConfig):
     """The base of data sets that read text files."""
 
     encoding: str = UTF_8
-    """Encoding of your files: utf-8, cp1252 (Windows), latin1, utf-16, or another one that Python knows."""
+    """Encoding of your files: utf-8, cp1252 (Windows), latin1, utf-16, or another one in Python."""
 
     def __post_init__(self):
         super().__post_init__()
         check_encoding(self.encoding, self.full_name("encoding"))
 
     def format_only_if(self, is_own: bool, what: str) -> None:
-        """Refuses options of the files' format unless the files are the user's own. Args: whether they are, and the
-        configs where."""
+        """Refuses options of the files' format unless the files are the user's own, `is_own`. Args: what: the configs
+        with such files."""
         options = {field for base in (TextFiles, TableFiles) for field in base.__annotations__}
         self.only_if(is_own, what, *(field.name for field in dataclasses.fields(self) if field.name in options))
 
@@ -34,11 +34,11 @@ class TableFiles(TextFiles):
 
     delimiter: str | None = None
     """Character between the fields of your tables, such as ";" or "|"; None = a comma in .csv and a tab in .tsv and
-    .txt, or, if the columns are not there, the one with which the first line has them."""
+    .txt, or, if columns are missing, the one that gives them in the first line."""
     quotes: Quotes = "auto"
-    """Quotes in your tables: csv = they enclose fields; backslash = the same, and quotes in fields have a backslash
-    before them, as Spark and MySQL write them; none = they are characters of the texts; auto = they enclose fields, but
-    if they would enclose whole rows, they are characters in tables with tabs, and an error in others."""
+    """Quotes in your tables: csv = they enclose fields; backslash = as csv, with a backslash before quotes in fields,
+    as in Spark and MySQL; none = they are characters; auto = csv, but if they would enclose whole rows, none in tables
+    with tabs, and an error in others."""
 
     def __post_init__(self):
         super().__post_init__()

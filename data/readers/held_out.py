@@ -1,4 +1,4 @@
-"""Files of the splits, and held-out sentences and rows, for training files without a validation file."""
+"""Files of the splits, and held-out sentences and rows of training files without a validation file."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -34,8 +34,7 @@ class SplitFiles(TextFiles):
         self.format_only_if(own, "data.source files")
 
     def given_files(self) -> dict[str, Path]:
-        """The path of each split's file, without those that are not given. Raises: DataError without a training
-        file."""
+        """The path of each split's given file. Raises: DataError without a training file."""
         if self.train is None:
             raise DataError("data.source files needs your training file: give it with --data.train FILE")
         given = {"train": self.train, "validation": self.validation, "test": self.test}
@@ -44,7 +43,7 @@ class SplitFiles(TextFiles):
     def check_after(self, earlier: DataConfig) -> None:
         """Raises DataError when an earlier run was trained on sentences of the validation or test split.
 
-        Two runs that hold out a tenth of the same file hold out the same sentences.
+        Runs that hold out a tenth of the same file hold out the same sentences.
         """
         if not (isinstance(earlier, type(self)) and self.source == earlier.source == "files" and earlier.train):
             return
@@ -60,9 +59,9 @@ class SplitFiles(TextFiles):
 
 
 def hold_out(sentences: Sequence[T], file: str, what: str = "sentences") -> tuple[list[T], list[T]]:
-    """The sentences for training, and a tenth of all for validation, both in their order in the file.
+    """The sentences for training, and a tenth for validation, both in file order.
 
-    The choice depends only on the number of sentences, so that runs with several seeds have the same validation split.
+    The choice depends only on the number of sentences, so that all seeds have the same validation split.
 
     Args:
       sentences: at least 10.
@@ -83,10 +82,8 @@ def hold_out(sentences: Sequence[T], file: str, what: str = "sentences") -> tupl
 
 
 def folds_of(strata: Sequence[Any], folds: int, seed: int) -> list[int]:
-    """The fold of each row, from 0. Each stratum is divided about equally between the folds.
-
-    The fold of a single row of a stratum is -1: if the only row of a class is held out, the class cannot be learned.
-    """
+    """The fold of each row, from 0. Each stratum is divided about equally between the folds; a stratum's single row has
+    fold -1, since a class without a training row cannot be learned."""
     generator, assigned = np.random.default_rng(seed), [-1] * len(strata)
     members: dict[Any, list[int]] = {}
     for row, stratum in enumerate(strata):
@@ -101,6 +98,6 @@ def folds_of(strata: Sequence[Any], folds: int, seed: int) -> list[int]:
 
 
 def held_out_note(held_out: int, total: int, file: str) -> str:
-    """A line for the user. Args: the numbers of held-out sentences and of all sentences, and the name of the file."""
+    """A line for the user. Args: the numbers of held-out and of all sentences, and the name of the file."""
     sentences = f"{held_out:,} of the {total:,} sentences of {file}"
     return f"held out for validation: {sentences}, because --data.validation is not given"

@@ -1,4 +1,4 @@
-"""Images of the user: a folder of image files for each class, or NumPy arrays.
+"""The user's images: a folder of image files for each class, or NumPy arrays.
 
 Axes: I rows or columns of an image, R channels.
 """
@@ -66,8 +66,8 @@ def read_images(
       path: of the folder or the file.
       classes: the allowed classes; None = those in the data.
       channels: of the images; None = 3 for files, and those of arrays.
-      preprocessing: scales and crops each image; then all must be square and of one size.
-      skip_broken: skip files that cannot be read, with a warning that counts them; otherwise they are an error.
+      preprocessing: scales and crops each image, to squares of one size.
+      skip_broken: skip unreadable files, with a warning that counts them; otherwise they are errors.
 
     Raises: FileNotFoundError; DataError naming the file, for images of several sizes and for unknown classes.
     """
@@ -114,7 +114,7 @@ def _read_folder(
 
 
 def _require_images(path: Path, classes: list[str], names: tuple[str, ...], what: str) -> None:
-    """Raises: DataError naming one of the classes that has no image, or the folder if there are none at all."""
+    """Raises: DataError naming a class without images, or the folder without any."""
     counts = Counter(classes)
     empty = [name for name in names if not counts[name]]
     if empty or not classes:
@@ -129,7 +129,7 @@ def _require_images(path: Path, classes: list[str], names: tuple[str, ...], what
 def _read_files(
     files: list[Path], channels: int, preprocessing: Preprocessing, skip_broken: bool
 ) -> tuple[list[int], np.ndarray]:
-    """The rows of the files that can be read, and their images [N, I, I, R]."""
+    """The rows of the readable files, and their images [N, I, I, R]."""
     kept, broken, images = list[int](), list[Exception](), np.empty((0, 0, 0, channels), np.uint8)
     for row, file in enumerate(files):
         try:
@@ -187,11 +187,11 @@ def fitted_pixels(
 
     Args:
       path: of their file, or another name for messages.
-      images: those of another dtype than uint8 are converted as by `with_channels`.
+      images: other dtypes than uint8 are converted as by `with_channels`.
       channels: R; None = 1 for fewer than 3 channels, otherwise 3.
-      preprocessing: scales and crops each image; then all must be square.
+      preprocessing: scales and crops each image, to squares.
 
-    Raises: DataError, with the path, for another shape, and for pixels that cannot be converted.
+    Raises: DataError, with the path, for another shape, and for unconvertible pixels.
     """
     if images.ndim == 3:
         images = images[..., None]

@@ -1,4 +1,4 @@
-"""The rows of one part of labelled texts, and its targets: a table of the user's, or a known data set."""
+"""The rows of one part of labelled texts, and its targets: a user's table, or a known data set."""
 
 import dataclasses
 import logging
@@ -31,9 +31,10 @@ from jaxnlp.text.classifier_processor import LabelledText
 _TEXTS = re.compile(r"""(\[\s*['"].*\]|\{\s*['"].*\}|\(\s*['"].*\))$""", re.DOTALL)
 """A list, a set or a tuple of texts, as Python and NumPy write it."""
 _VALUES = re.compile(r"""(\[(\s*['"\d+-].*)?\]|\{(\s*['"\d+-].*)?\}|\((\s*['"\d+-].*,.*)?\)|set\(\))$""", re.DOTALL)
-"""One of texts, of numbers or of nothing. A class may look so: pandas writes an interval as [0, 18]."""
+"""A list, a set or a tuple of texts, of numbers or of nothing. A class may look so: pandas writes an interval as [0,
+18]."""
 _SEPARATORS = ";|/,"
-"""Signs that tables often have between classes."""
+"""Usual separators of classes in tables."""
 _logger = logging.getLogger(__name__)
 
 Predicted = Literal["class", "classes", "number"]
@@ -44,13 +45,13 @@ Rows = tuple[Path, list[TableRow]]
 PARTS = {name.removeprefix("cs224n_"): name for name, files in DATA_SETS.items() if files.columns is not None}
 """Known data sets that may be one of several parts, by the name of the part."""
 TEXT, PAIR, LABEL, SCORE = "text", "pair", "label", "score"
-"""Columns of a table that is one of several parts: of its texts, and of a class or a number."""
+"""Columns of a table that is one of several parts: its texts, and a class or a number."""
 MOST_CLASSES = 10_000
 """Maximum number of classes; more are probably texts of another column."""
 SHOWN = 5
 """Maximum number of spellings in a warning."""
 FEW_CLASSES = 10
-"""With fewer than two rows per class, more classes than this are probably texts of another column, too."""
+"""With fewer than two rows per class, more classes than this are probably texts of another column."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +97,7 @@ class TextSource:
         return (self.validation if self.known is None else DATA_SETS[self.known].validation) is None
 
     def tables(self) -> dict[str, Rows]:
-        """The rows of `train`, and of `validation` and `test` if these have files of their own."""
+        """The rows of `train`, and of `validation` and `test` if these have their own files."""
         if self.known is not None:
             otherwise = "for your own table, set --data.source table, or --data.tables"
             folder = locate_folder(self.folder, self.path, holds=DATA_SETS[self.known].train, otherwise=otherwise)
@@ -121,11 +122,11 @@ class TextSource:
     ) -> tuple[list[TableRow], SourceRows]:
         """The rows of a file with a text and, except for several classes, a label; and all its rows.
 
-        Among numbers, names of missing values such as NA are missing labels.
+        For numbers, names of missing values such as NA are missing labels.
 
         Args:
           path: the file.
-          labelled: whether the column of labels must exist; None = it is read if it exists.
+          labelled: whether labels are required; None = read if they exist.
           fate: of rows without a label, for the warning.
         """
         if self.known is not None:
@@ -148,7 +149,7 @@ class TextSource:
         return rows, table.source(rows)
 
     def _refuse_lists(self, path: Path, rows: Iterable[TableRow]) -> None:
-        """Raises DataError for a row whose classes are written as a list; JSON's lists have become fields already."""
+        """Raises DataError for classes that are written as a list; JSON's lists have become fields already."""
         several = self.predict == "classes"
         written = _VALUES if several else _TEXTS
         remedy = "" if several else "set --data.predict classes if examples have several classes, and "
@@ -160,7 +161,7 @@ class TextSource:
                 )
 
     def without_label(self, path: Path, labelled: Sequence[TableRow]) -> tuple[list[TableRow], SourceRows]:
-        """The rows of a user's table that have a text, but are not among the labelled ones; and all its rows."""
+        """The rows of a user's table with a text, but without a label; and all its rows."""
         if self.known is not None:
             return [], SourceRows((), ())
         table, lines = (
@@ -224,7 +225,7 @@ class TextSource:
         return Number(min(numbers), max(numbers))
 
     def labelled(self, rows: Rows, targets: Targets) -> list[LabelledText]:
-        """Rows with their labels; a warning names numbers that are written otherwise than their classes.
+        """Rows with their labels; a warning names numbers that are written differently from their classes.
 
         Raises: DataError naming the first line with an unknown label, the number of such rows, and their labels.
         """
@@ -277,7 +278,7 @@ def table_files(given: str) -> tuple[str, str, str | None]:
 
 
 def table_source(given: str, dialect: Dialect) -> TextSource:
-    """A table that is one of several parts: its columns say whether it has pairs, and classes or numbers.
+    """A table that is one of several parts, with pairs, and with classes or numbers, by its columns.
 
     Args:
       given: as for `table_files`.
@@ -302,9 +303,8 @@ def source_of_columns(texts: int, *, number: bool, dialect: Dialect) -> TextSour
 
 
 def parts_of_file(path: Path, sources: Mapping[str, TextSource]) -> list[str]:
-    """The parts that a file is for: the one whose labels it has; or, without labels, all with such texts.
-
-    If nothing fits, it is the first part: reading the file then says which columns are missing.
+    """The parts of a file: the one with its labels; or, without labels, all with such texts; or the first, so that
+    reading the file names the missing columns.
 
     Raises: DataError when its labels fit several parts.
     """

@@ -1,4 +1,4 @@
-"""Names of missing values, as other programs write them into files."""
+"""Names of missing values in files of other programs."""
 
 import logging
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ MISSING = {
     *("#n/a", "#n/a n/a", "#na", "-1.#ind", "-1.#qnan", "-nan", "1.#ind", "1.#qnan", "<na>", "n/a", "na", "nan", "nat"),
     *("none", "null"),
 }
-"""Names of missing values, in lower case: those of pandas.read_csv, which also Excel, R, databases and Python write."""
+"""Names of missing values, in lower case: those of pandas.read_csv, which Excel, R, databases and Python also write."""
 _logger = logging.getLogger(__name__)
 
 

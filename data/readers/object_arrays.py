@@ -1,9 +1,9 @@
 """Reads NumPy files, also object arrays, without running code from them.
 
-An object array in a `.npy` file is a pickle, and a pickle is a program, which NumPy runs (`allow_pickle=True`). This
-module accepts only the description of plain arrays. The pickle cannot call NumPy's functions either, because NumPy
-would read the file's bytes as addresses for a malicious dtype. Stand-ins collect the arguments of calls, and arrays
-are built from them afterwards.
+An object array in a `.npy` file is a pickle, a program that NumPy runs (`allow_pickle=True`). This module accepts only
+the description of plain arrays. The pickle cannot call NumPy's functions either, because NumPy would read the file's
+bytes as addresses for a malicious dtype: stand-ins collect the arguments of calls, and arrays are built from them
+afterwards.
 """
 
 import gzip
@@ -28,7 +28,7 @@ MAX_BYTES = 2**30
 def read_array(path: Path, *, max_bytes: int = MAX_BYTES) -> np.ndarray:
     """The plain array of a `.npy` or `.npy.gz` file, read-only.
 
-    Raises: FileNotFoundError; DataError naming the file when it is anything else, also an object array.
+    Raises: FileNotFoundError; DataError naming any other file, also an object array.
     """
     raw = _uncompressed(path, max_bytes)
     try:
@@ -174,8 +174,8 @@ OPCODES = {
     *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
     *("TUPLE", "EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "LIST", "EMPTY_LIST", "APPEND", "APPENDS"),
 }
-"""The opcodes of pickles of arrays. They do not include dictionaries and sets, whose entries are hashed: the hash of a
-very deep tuple overflows the interpreter's stack."""
+"""The opcodes of pickles of arrays, without dictionaries and sets, whose entries are hashed: the hash of a very deep
+tuple overflows the interpreter's stack."""
 
 
 class _Unpickler(pickle.Unpickler):

@@ -1,4 +1,4 @@
-"""Sentences as they are in a file, and counts of irregular ones."""
+"""Sentences as in a file, and counts of irregular ones."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ class RawSentence(NamedTuple):
     """A sentence of a file.
 
     Attributes:
-      lines: the number of each word's line in the file, from 1 [T].
-      number: number of the sentence, from 1.
-      words: the words [T].
-      labels: the labels in the scheme of the file [T], or tuples of tags of several kinds; None = the file has none.
-      source: the sentence of a CoNLL-U file, if tags of several kinds are read.
+      lines: each word's line number in the file, from 1 [T].
+      number: of the sentence, from 1.
+      words: [T].
+      labels: in the scheme of the file [T], or tuples of tags of several kinds; None = none in the file.
+      source: the sentence of a CoNLL-U file, for tags of several kinds.
     """
 
     lines: tuple[int, ...]
@@ -26,7 +26,7 @@ class RawSentence(NamedTuple):
 
     @property
     def line(self) -> int:
-        """The line on which the sentence begins."""
+        """The line on which the sentence starts."""
         return self.lines[0]
 
 
@@ -37,8 +37,7 @@ class _Count(NamedTuple):
 
 @dataclasses.dataclass
 class Counts:
-    """Counts of irregular labels, long sentences and skipped sentences of a file, with the position of the first of
-    each."""
+    """Counts of a file's irregular labels, long sentences and skipped sentences, with the first position of each."""
 
     _counts: dict[tuple[str, str], _Count] = dataclasses.field(default_factory=dict)
 
@@ -46,21 +45,20 @@ class Counts:
         """Counts irregular things of a kind.
 
         Args:
-          one: a message about one of them, without the number at its start.
-          several: the same about several of them.
-          position: the position of the first.
-          number: how many there are at this position.
+          one, several: messages about one and about several of them, without the number at the start.
+          position: of the first.
+          number: of them at this position.
         """
         if number:
             before = self._counts.get((one, several), _Count(0, position))
             self._counts[one, several] = before._replace(number=before.number + number)
 
     def add_sentence(self, what: str, position: str) -> None:
-        """Counts a sentence that is irregular. Args: what: an adjective, or a participle."""
+        """Counts an irregular sentence. Args: what: an adjective, or a participle."""
         self.add(f"sentence is {what}", f"sentences are {what}", position)
 
     def add_illegal(self, sentence: RawSentence, indices: Sequence[int]) -> None:
-        """Counts labels that may not follow the label before them."""
+        """Counts labels that may not follow the previous label."""
         word = f", word {indices[0] + 1}" if indices else ""
         self.add(
             "label may not follow the one before it and begins an entity",
@@ -70,7 +68,7 @@ class Counts:
         )
 
     def add_new(self, sentence: RawSentence, number: int) -> None:
-        """Counts words with a tag that no training sentence has."""
+        """Counts words with a tag that is not in the training sentences."""
         self.add(
             "word has a tag that no training sentence has: it is an error, and the loss leaves out its sentence",
             "words have tags that no training sentence has: they are errors, and the loss leaves out their sentences",

@@ -1,4 +1,4 @@
-"""Texts that look the same to a reader: examples of validation that are also in training, and names that are alike."""
+"""Texts that look the same to a reader: validation examples that are also in training, and similar names."""
 
 import collections
 import itertools
@@ -16,7 +16,7 @@ Texts = Sequence[str]
 
 
 def as_seen(text: str) -> str:
-    """A text without what a reader does not see or mind: case, kinds of blanks, signs, and accents as signs."""
+    """A text without what a reader ignores: case, kinds of blanks, signs, and accents as signs."""
     if text.isascii():
         return " ".join(text.lower().split())
     composed = unicodedata.normalize("NFC", _UNSEEN.sub("", text))
@@ -24,13 +24,13 @@ def as_seen(text: str) -> str:
 
 
 def also_in(rows: Iterable[Texts], others: Iterable[Texts]) -> list[bool]:
-    """Whether each row has the texts of one of the others, as a reader sees them; a pair may be in the other order."""
+    """Whether each row has the texts of one of the others, as a reader sees them, pairs in any order."""
     seen = frozenset(map(_key, others))
     return [_key(row) in seen for row in rows]
 
 
 def repeated_notes(counted: str, train: Sequence[Texts], splits: Mapping[str, Sequence[Texts]]) -> list[str]:
-    """Lines that count the examples of the other splits that are also in training.
+    """Lines that count the examples of other splits that are also in training.
 
     Args:
       counted: the noun for examples.
@@ -43,7 +43,7 @@ def repeated_notes(counted: str, train: Sequence[Texts], splits: Mapping[str, Se
 
 
 def warn_of_alike(where: str, names: Iterable[str], what: str) -> None:
-    """Warns of names that differ only in what a reader does not see. Args: where: the file; what: the noun for them."""
+    """Warns of names that look the same to a reader. Args: where: the file; what: the noun for them."""
     alike = collections.defaultdict(list)
     for name in sorted(set(names)):
         alike[as_seen(name)].append(name)

@@ -36,8 +36,8 @@ class DataSetFiles(NamedTuple):
       columns: of a table; None = each line has a label, a blank and a sentence.
       format: of a table.
       targets: the targets; None = the classes in the training file.
-      training_rows: number of rows of the validation file that are used for training if the training file does not
-        exist; the others are for validation. None = the training file is required.
+      training_rows: number of rows of the validation file to train on if the training file does not exist; the others
+        are for validation. None = the training file is required.
     """
 
     folder: str
@@ -140,7 +140,7 @@ def read_data_set_file(name: str, path: Path, *, labelled: bool | None = None) -
     Args:
       name: of the data set.
       path: the file.
-      labelled: whether a table's column of labels must exist; None = it is read if it exists.
+      labelled: whether a table's labels are required; None = read if they exist.
 
     Raises: FileNotFoundError, DataError naming a malformed line.
     """

@@ -32,10 +32,10 @@ _QUOTED = re.compile(r'\s*"(?:[^"]|"")*"\s*')
 
 
 class ReadPairs(NamedTuple):
-    """What files of sentences have.
+    """The content of files of sentences.
 
     Attributes:
-      pairs: the pairs, or the sources alone.
+      pairs: the pairs, or only sources.
       source: all lines.
       alone: the sources whose target is blank, if others have one.
     """
@@ -50,21 +50,20 @@ def read_pairs(
 ) -> ReadPairs:
     """The pairs of one or two files, without white space around sentences, and all lines of the files.
 
-    Pairs with a blank sentence are skipped; a warning counts them. So is a header in one file, such as English and
-    German.
+    Pairs with a blank sentence are skipped, with a warning, and so is a header in one file, such as English and German.
 
     Args:
       paths: a file of sources and a file of targets, with one sentence per line; or one file whose lines have a source,
-        a tab and a target, and maybe further columns, which are ignored. Files that end in .gz are decompressed.
+        a tab and a target, and perhaps ignored columns. Files that end in .gz are decompressed.
       reverse: whether the targets come first.
       encoding: of the files.
       fate: of pairs with a blank sentence, for the warning.
-      known: whether the columns are those of a public data set, of which nobody needs a warning.
+      known: whether the columns are those of a public data set, without warnings.
 
     Raises:
       FileNotFoundError: when a file does not exist.
-      DataError: when a file cannot be read, has a line without a partner, or has only blank sentences, or when two
-        files are the same or two tables; the message names the file and, if possible, the line.
+      DataError: naming the file and, if possible, the line, when a file cannot be read, has a line without a partner,
+        or has only blank sentences, or when two files are the same or two tables.
     """
     files = [_lines(path, encoding) for path in paths]
     if len(paths) == 2 and paths[0].samefile(paths[1]):
@@ -127,8 +126,8 @@ def held_out(
     Args:
       pairs: sources and references.
       fraction: the share of the distinct sources that is held out.
-      separate_targets: whether pairs with equal references stay together too. Groups of pairs that are larger than what
-        is still to be held out are for training.
+      separate_targets: whether pairs with equal references stay together too. Too large groups of pairs are for
+        training.
 
     Raises: DataError when there are fewer than two groups.
     """
@@ -169,7 +168,7 @@ def _lines(path: Path, encoding: str) -> list[str]:
 
 
 def _columns(path: Path, number: int, line: str) -> tuple[str, str]:
-    """The source and the target of a line; both are blank if the line is."""
+    """The source and the target of a line; both blank for a blank line."""
     if not line.strip():
         return "", ""
     columns = line.split("\t")[:2]
@@ -182,7 +181,7 @@ def _columns(path: Path, number: int, line: str) -> tuple[str, str]:
 
 
 def _warn_of_quotes(path: Path, columns: Sequence[tuple[str, str]]) -> None:
-    """Warns when a table seems to be written with quotes: each sentence is between them, or some have doubled ones."""
+    """Warns of a table that is probably written with quotes: around each sentence, or doubled in some."""
     filled = [(line, pair) for line, pair in enumerate(columns, 1) if any(pair)]
     quoted = [line for line, pair in filled if any(map(_QUOTED.fullmatch, pair))]
     doubled = any('""' in text[1:-1] and _QUOTED.fullmatch(text) for _, pair in filled for text in pair)
@@ -195,8 +194,8 @@ def _warn_of_quotes(path: Path, columns: Sequence[tuple[str, str]]) -> None:
 
 
 def _is_header(path: Path, first: tuple[str, str]) -> bool:
-    """Whether the first pair has names of columns or languages, or one and the code of another; a warning names it.
-    Two short words may be codes or texts, as no and ja: these are a pair, and a warning names them, too."""
+    """Whether the first pair has names of columns or languages, or one and the code of another, with a warning. Two
+    short words may be codes or texts, as no and ja: these are a pair, also with a warning."""
     cells = [text.strip().lower() for text in first]
     names = [cell in _HEADINGS | _LANGUAGES for cell in cells]
     if not all(name or _LANGUAGE.fullmatch(cell) for name, cell in zip(names, cells, strict=True)):
@@ -212,7 +211,7 @@ def _is_header(path: Path, first: tuple[str, str]) -> bool:
 
 
 def _warn_of_columns(path: Path, lines: Sequence[str]) -> None:
-    """Warns of lines with further columns that are not blank, with what is read of the first one."""
+    """Warns of lines with further nonblank columns, with the pair read from the first one."""
     split = [line.split("\t") for line in lines]
     further = [index for index, columns in enumerate(split) if any(map(str.strip, columns[2:]))]
     if further:
@@ -234,7 +233,7 @@ def _refuse_tables(paths: Sequence[Path], files: Sequence[Sequence[str]]) -> Non
 
 
 def _refuse_unequal(paths: Sequence[Path], first: Sequence[str], second: Sequence[str]) -> None:
-    """Raises DataError when one file has further lines that are not blank."""
+    """Raises DataError when one file has further nonblank lines."""
     shorter = min(len(first), len(second))
     longer, lines = (paths[0], first) if len(first) > len(second) else (paths[1], second)
     for number, line in enumerate(lines[shorter:], shorter + 1):

@@ -63,7 +63,7 @@ def _classes_without_rows(targets: Targets, splits: Mapping[str, Sequence[Labell
 
 
 def _unreachable_numbers(targets: Targets, splits: Mapping[str, Sequence[LabelledText]]) -> list[str]:
-    """Notes on splits with numbers that no prediction reaches, since predictions are on the scale of training."""
+    """Notes on splits with numbers outside the scale of training, which no prediction reaches."""
     if not isinstance(targets, Number):
         return []
     notes = list[str]()

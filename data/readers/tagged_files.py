@@ -20,7 +20,7 @@ TagSet = Literal["upos", "xpos", "feats"]
 """Columns of CoNLL-U: Universal POS tags, the treebank's own tags, and morphological features."""
 _CELLS = ("word", "token", "form", "text", "label", "tag", "ner_tag", "ner", "pos", "pos_tag", "upos", "xpos")
 HEADER_CELLS = {*_CELLS, *(f"{cell}s" for cell in _CELLS)}
-"""Names of columns, in lower case: a first line of these alone is a header."""
+"""Names of columns, in lower case: a first line of only these is a header."""
 _WITH_INDEX = re.compile(r"(.+?)\d+$")
 
 
@@ -31,7 +31,7 @@ class TagColumns(NamedTuple):
       word: index of the column.
       label: index of the column; negative ones count from the end.
       has_index: whether each word is a character and its position in a segmented word, as in Weibo NER: 京1.
-      tags: the column of the label in CoNLL-U; or several, whose tags are the tuple of a word.
+      tags: the column of the label in CoNLL-U; or several, as a tuple for each word.
     """
 
     word: int = 0
@@ -44,9 +44,9 @@ class TaggedFile(NamedTuple):
     """The sentences of a file.
 
     Attributes:
-      name: the name of the file, for messages.
+      name: of the file, for messages.
       sentences: the sentences.
-      counts: counts of the sentences that are skipped.
+      counts: of skipped sentences.
     """
 
     name: str
@@ -83,9 +83,7 @@ def read_tagged(
       labelled: whether labels are required; None = labels are optional.
       encoding: of the file.
 
-    Raises:
-      FileNotFoundError, DataError: when the file cannot be read or has no sentence; the message names the line, the
-        sentence, what was found and what was expected.
+    Raises: FileNotFoundError, DataError when the file cannot be read or has no sentence.
     """
     text, counts = read_text_file(path, encoding), Counts()
     format = tagged_format(path, text) if format == "auto" else format

@@ -50,7 +50,7 @@ def source_text(source: TextSource, path: str | None = None, encoding: str = UTF
 
     Raises:
       DataError: for a superfluous or missing path.
-      FileNotFoundError: when the file is not found; the message says what to do.
+      FileNotFoundError: when the file is not found, with the remedy.
     """
     match source:
         case "python_docs":
@@ -66,11 +66,10 @@ def source_text(source: TextSource, path: str | None = None, encoding: str = UTF
 
 
 def text_files(given: Sequence[str]) -> list[Path]:
-    """The text files that were given: their names, folders, and patterns such as "poems/*.txt"; sorted.
+    """The text files of file names, folders, and patterns such as "poems/*.txt"; sorted.
 
-    A folder means all files in it and below it whose names end in .txt or .txt.gz. Files and folders whose names start
-    with a dot are copies and notes of other programs, and are ignored. A warning counts other files that are ignored.
-    Linked folders are read, each folder once.
+    A folder means all .txt and .txt.gz files in and below it, without hidden ones. A warning counts other ignored
+    files. Linked folders are read, each folder once.
 
     Raises:
       DataError: when a file is given twice, or a folder or a pattern has no files.
@@ -113,7 +112,7 @@ def text_files(given: Sequence[str]) -> list[Path]:
 
 
 def _fitting(folder: Path, pattern: Sequence[str]) -> Iterator[Path]:
-    """The paths that fit the parts of a pattern, as of `glob.glob`, which leaves out folders that cannot be read."""
+    """The paths that fit the parts of a pattern, as by `glob.glob`, which leaves out unreadable folders."""
     first, *rest = pattern
     if first == "**":
         for below in _folders(folder, set()):
@@ -132,7 +131,7 @@ def _fitting(folder: Path, pattern: Sequence[str]) -> Iterator[Path]:
 
 
 def _folders(folder: Path, read: set[Path]) -> Iterator[Path]:
-    """A folder and all below it, each once, without hidden ones and those that hold it. Args: read: those before."""
+    """A folder and all below it, each once, without hidden ones and its ancestors. Args: read: the previous ones."""
     here = folder.resolve()
     read.add(here)
     yield folder
@@ -151,9 +150,7 @@ def _is_file(path: Path) -> bool:
 
 
 def source_documents(source: TextSource, path: str | Sequence[str] | None = None, encoding: str = UTF_8) -> list[str]:
-    """The texts of a source: one, or one for each file of the user's.
-
-    Of several files, blank ones are skipped; a warning counts them.
+    """The texts of a source: one, or one for each of the user's files. A warning counts skipped blank ones of several.
 
     Args:
       source: as for `source_text`; only `text_file` takes several files.
@@ -185,8 +182,7 @@ def source_documents(source: TextSource, path: str | Sequence[str] | None = None
 
 
 def tokens_to_score(path: Path, text: str, vocabulary: Any) -> np.ndarray:
-    """The tokens of a file's text, [N] int32, without lines that have tokens outside the vocabulary; a warning counts
-    these lines.
+    """The tokens of a file's text, [N] int32, without lines with unknown tokens, which a warning counts.
 
     Args:
       path: the file.

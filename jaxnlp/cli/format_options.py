@@ -1,4 +1,4 @@
-"""Options for files that are written otherwise than those of training."""
+"""Options for the format of a verb's files, where it differs from that of the training files."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -34,8 +34,8 @@ class FileFormat(Config):
         return {name: value for name, value in vars(self).items() if value is not None}
 
     def check_files(self, file: object, *others: object) -> None:
-        """Raises: ValueError when a field is given, but no file. Args: file: that may be a table, which has all fields;
-        others: that have only the encoding."""
+        """Raises ValueError when a field is given without a file. `file` may be a table, with all fields; `others` have
+        only an encoding."""
         for name in self.given:
             if file is None and (name != "encoding" or others.count(None) == len(others)):
                 raise ValueError(f"--data.{name} applies only to files, such as --file; give a file")

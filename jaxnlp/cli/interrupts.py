@@ -1,4 +1,4 @@
-"""Ctrl-C while libraries are imported, and Ctrl-C or a lack of memory while one of their callbacks runs."""
+"""Ctrl-C during imports; Ctrl-C or a lack of memory in a library's callbacks."""
 
 import _thread
 import contextlib
@@ -14,7 +14,7 @@ from typing import Any
 
 SECONDS_UNTIL_IT_IS_REPEATED = 0.05
 NO_MEMORY = b"error: not enough memory; make the batches, the inputs or the model smaller\n"
-"""Made before it is needed: then there is no memory for it."""
+"""Made in advance, because there is no memory for it later."""
 
 
 def end_at_interrupt() -> None:
@@ -53,10 +53,10 @@ def end_without_memory() -> None:
 
 @contextlib.contextmanager
 def no_interrupt_is_lost() -> Iterator[None]:
-    """A context in which a KeyboardInterrupt that Python drops is raised again a moment later.
+    """Raises a KeyboardInterrupt again that Python drops.
 
-    Python prints and drops errors of callbacks, such as JAX's function that is called when garbage is collected. A
-    MemoryError there ends the process at once: its library would go on without what the callback gives.
+    Python prints and drops errors of callbacks, such as JAX's at garbage collection. A MemoryError there ends the
+    process: the library cannot continue without the callback's result.
     """
     before, dropped = sys.unraisablehook, queue.SimpleQueue[Any]()
     thread = threading.Thread(target=_take, args=(dropped, before), daemon=True, name="dropped errors")
@@ -71,7 +71,7 @@ def no_interrupt_is_lost() -> Iterator[None]:
 
 
 def _take(dropped: queue.SimpleQueue[Any], before: Callable[[Any], object]) -> None:
-    """Does what each dropped error asks for, until None comes."""
+    """Handles each dropped error, until None comes."""
     while (error := dropped.get()) is not None:
         if error.exc_type is MemoryError:
             end_without_memory()

@@ -2,11 +2,11 @@
 
 XLA on CPU allocates the temporary arrays of each step with malloc. By default glibc returns large blocks to the system
 when they are freed, so every step has page faults for all of them, in pages of 4 KiB. With the settings below glibc
-keeps freed memory, in pages of 2 MiB; docs/benchmarks.md has the speedup. glibc reads its settings only when a program
-starts, so the program replaces itself by a new process with these settings, before it imports JAX.
+keeps freed memory, in pages of 2 MiB; docs/benchmarks.md has the speedup. glibc reads its settings only at a program's
+start, so the program restarts itself before it imports JAX.
 
-The process then keeps its peak memory until it ends. Worker processes inherit the settings. `JAXNLP_HUGE_PAGES=0` in
-the environment turns this off. GLIBC_TUNABLES that the user has set are not changed.
+The process keeps its peak memory until it ends. Workers inherit the settings. `JAXNLP_HUGE_PAGES=0` in the environment
+turns this off. GLIBC_TUNABLES that the user has set are not changed.
 """
 
 import os
@@ -31,7 +31,7 @@ TRANSPARENT_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def tunables_for(environ: Mapping[str, str], libc: tuple[str, str], huge_pages: str) -> str | None:
-    """The GLIBC_TUNABLES to restart the process with; None = do not restart.
+    """The GLIBC_TUNABLES to restart with; None = do not restart.
 
     Args:
       environ: the environment of the process.

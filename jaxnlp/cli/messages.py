@@ -16,10 +16,10 @@ from pathlib import Path
 from jaxnlp.cli.interrupts import no_interrupt_is_lost
 
 OURS = ("jaxnlp", "data", "train", "configs", "benchmarks", "__main__")
-"""The packages whose notes are shown; of other packages only warnings are."""
+"""Packages whose notes are shown; other packages show only warnings."""
 SILENT = ("absl", "asyncio")
-"""Packages whose messages are not shown: Orbax warns at each save without a validation loss, and its errors are also
-raised."""
+"""Packages whose messages are hidden: Orbax warns at each save without a validation loss, and raises its errors
+anyway."""
 
 
 def program_name() -> str:
@@ -28,16 +28,16 @@ def program_name() -> str:
 
 
 def say_that_jax_loads(arguments: Sequence[str]) -> None:
-    """Prints a first line to standard error, because importing JAX takes seconds; nothing for a command that only
-    prints help, or if JAX is imported."""
+    """Prints a first line to standard error, because importing JAX takes seconds; none for help, or if JAX is
+    imported."""
     help_only = not arguments or any(word.partition("=")[0] in ("-h", "--help") for word in arguments)
     if "jax" not in sys.modules and not help_only:
         print("loading JAX", file=sys.stderr, flush=True)
 
 
 def show_plain_warnings() -> None:
-    """Shows each logged message once on standard error, without module names: `note: ...` (level INFO), `warning: ...`
-    or `error: ...`; also the warnings of Python's `warnings`.
+    """Shows each message once on standard error, as `note: ...` (level INFO), `warning: ...` or `error: ...`, without
+    module names; also Python's `warnings`.
 
     Call it at the start of a program, never in the library, where logging belongs to the user.
     """
@@ -48,8 +48,7 @@ def show_plain_warnings() -> None:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Prints a warning of Python's `warnings`. JAX warns for each program that its cache cannot read or take, with the
-    program's file and without the folder: of these there is one line."""
+    """Prints a warning of Python's `warnings`; one line for all programs that JAX's cache cannot read or write."""
     cached = r"Error (reading|writing) persistent compilation cache entry for '[^']*': (.*?)(: ['\"].*)?"
     if found := re.fullmatch(cached, str(message), re.DOTALL):
         folder = sys.modules["jax"].config.jax_compilation_cache_dir
@@ -78,12 +77,11 @@ class _PlainLines(logging.Handler):
 
 
 def exit_status(program: Callable[[], int | None], *, bare_errors: bool = False) -> int:
-    """Runs a program whose warnings and errors are one line each. Returns: its exit status; None is 0.
+    """Runs a program, with one line for each warning and error. Returns: its exit status.
 
     Args:
-      program: the program.
-      bare_errors: whether a plain ValueError is an error of the command, too. Otherwise it is a mistake in code, whose
-        traceback helps.
+      program: returns the exit status; None is 0.
+      bare_errors: whether a plain ValueError is a user's error. Otherwise it is a bug, and its traceback is printed.
     """
     _open_closed_streams()
     show_plain_warnings()
@@ -107,24 +105,22 @@ def exit_status(program: Callable[[], int | None], *, bare_errors: bool = False)
 
 
 def _open_closed_streams() -> None:
-    """Discards the output to a stream that the shell has closed, as `>&-` does: for Python it is None."""
+    """Discards output to a stream that the shell has closed, as `>&-` does: Python has None for it."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # until the process ends
 
 
 def is_shown_as_line(error: Exception, *, bare_errors: bool = False) -> bool:
-    """Whether an error is one of the command or its files, or of a lack of memory, and not a mistake in code.
-
-    Args: bare_errors: as for `exit_status`.
-    """
+    """Whether an error is the user's, of a file, or a lack of memory, and not a bug. Args: bare_errors: as
+    `exit_status`."""
     if isinstance(error, ValueError | OSError):
         return bare_errors or type(error) is not ValueError
     return is_out_of_memory(error)
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether NumPy, Python or XLA lack memory, or there is none for the stack of a thread or for a library.
+    """Whether NumPy, Python, XLA, a thread's stack or a library lacks memory.
 
     JAX's class is not imported here: it takes seconds.
     """
@@ -145,12 +141,12 @@ REMEDIES = {
     errno.EACCES: "; change its permissions, or give another path",
     errno.EROFS: "; give a path on another disk",
 }
-"""What to do at an error of a path."""
+"""What the user can do about an error of a path."""
 
 
 def reason(error: Exception) -> str:
-    """An error's message without Python's error number: `FILE: no such file or directory`; on a full disk, without
-    memory, for a path of `REMEDIES`, and for a character that the locale does not have, with what to do."""
+    """An error's message without its errno: `FILE: no such file or directory`. A full disk, a lack of memory, a path of
+    `REMEDIES` and a character that the locale lacks also get a remedy."""
     if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":
         character = error.object[error.start : error.start + 1]
         return f"the locale has the encoding {error.encoding}, without {character!a}; set PYTHONUTF8=1 for UTF-8"
@@ -168,7 +164,7 @@ def reason(error: Exception) -> str:
 
 
 def _free(error: OSError) -> str:
-    """How much is free on the disk of an error's file, for its message; "" = it says so, or it is not known."""
+    """Free space on the disk of an error's file, for the message; "" = unknown, or the message has it."""
     if error.filename is None or "free" in str(error):
         return ""
     folder = Path(os.fsdecode(error.filename)).parent
@@ -178,7 +174,7 @@ def _free(error: OSError) -> str:
 
 
 def _shortened(text: str) -> str:
-    """A message with the starts of words of 1,000 characters and more: nobody means such a value or path."""
+    """A message with words of 1,000 or more characters truncated."""
     return re.sub(r"\S{1000,}", lambda word: f"{word[0][:200]}... ({len(word[0]):,} characters)", text)
 
 

@@ -1,7 +1,7 @@
 """Options of a program: the fields of dataclasses, whose docstrings are the help texts; tyro reads them.
 
-tyro gets a flat list of options, and the dataclasses are built from their values. So the error of a dataclass is a
-plain ValueError, and help may show only some of the options.
+tyro gets a flat list of options, and the dataclasses are built from their values. So a dataclass's error is a plain
+ValueError, and help may show only some options.
 """
 
 import contextlib
@@ -30,19 +30,19 @@ LIKELY = "likely"
 
 
 EMPTY = "empty"
-"""The value that gives a field of a recipe that takes several values none of them."""
+"""The value for an empty tuple in a field of a recipe that takes several values."""
 
 
 class _Shown(str):
-    """A text that tyro shows unchanged: it would double the blank lines between indented paragraphs."""
+    """A text for tyro to show unchanged: it would double the blank lines between indented paragraphs."""
 
     def split(self, *_: Any) -> Any:
         return [str(self)]
 
 
 class Option(NamedTuple):
-    """An option of a command: its name without dashes, such as `model.width`; its type; its default, or `tyro.MISSING`;
-    the docstring of its field; the marks of `typing.Annotated`; and whether it is changed most often."""
+    """An option: its name without dashes, such as `model.width`; its type; its default, or `tyro.MISSING`; its field's
+    docstring; the marks of `typing.Annotated`; and whether it is changed most often."""
 
     name: str
     kind: Any
@@ -58,8 +58,7 @@ class Option(NamedTuple):
 
 
 def _fields(part: Any, prefix: str) -> Iterator[tuple[str, str, Any, tuple[Any, ...], Any]]:
-    """The fields that are options, or have options: name, the option's name or the prefix of its options, type, marks
-    and default."""
+    """The fields that are options, or contain options: name, name or prefix of the options, type, marks and default."""
     kind = part if isinstance(part, type) else type(part)
     hints, marked = typing.get_type_hints(kind), typing.get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
@@ -76,8 +75,8 @@ def _fields(part: Any, prefix: str) -> Iterator[tuple[str, str, Any, tuple[Any, 
 
 
 def options_of(part: Any, prefix: str = "") -> Iterator[Option]:
-    """The options of a dataclass, or of an instance whose values are the defaults: those of its own fields, then those
-    of its nested dataclasses. The prefix comes before the names."""
+    """The options of a dataclass, or of an instance with the defaults: first its own fields, then those of nested
+    dataclasses."""
     docs = field_docs(part if isinstance(part, type) else type(part))
     usual = () if isinstance(part, type) else getattr(part, "usual", ())
     nested: list[Iterator[Option]] = []
@@ -107,7 +106,7 @@ def with_kinds(part: Any, arguments: Sequence[str], prefix: str = "") -> Any:
 
 
 def _kinds_with(option: str, part: Any, prefix: str = "") -> Iterator[str]:
-    """The choices that would give a command this option, such as `--optimizer muon`."""
+    """The choices that add this option to a command, such as `--optimizer muon`."""
     for _, name, _, _, default in _fields(part, prefix):
         for kind, chosen in default.kinds().items() if isinstance(default, Choice) else ():
             if any(option == one.name for one in options_of(chosen, name)):
@@ -135,17 +134,17 @@ def read_options(
     description: str = "",
     similar: Callable[[str, list[str]], list[str]] = similar_options,
 ) -> list[Any]:
-    """An instance of each of some dataclasses, read from a command; their fields are the options, without a prefix.
+    """Instances of some dataclasses, read from a command; their fields are the options, without a prefix.
 
-    Exits with status 0 after printing help, and with status 2 after printing tyro's error for a value that is missing
-    or of the wrong type.
+    Exits with status 0 after help, and with status 2 after tyro's error for a value that is missing or of the wrong
+    type.
 
     Args:
-      parts: dataclasses, or instances of them whose values are the defaults.
+      parts: dataclasses, or instances with the defaults.
       arguments: the command without the program's name.
       program: the program's name in messages.
       description: text at the top of the help.
-      similar: what a misspelt option may mean: (option without dashes, known options) -> some of these.
+      similar: (option without dashes, known options) -> the known options that a misspelt one may mean.
 
     Raises: ValueError for an unknown option, and for a value that a dataclass refuses.
     """
@@ -170,8 +169,8 @@ def read_options(
 
 
 def _with_empty_lists(arguments: Sequence[str], options: Sequence[Option]) -> list[str]:
-    """The words of a command with `--model.widths` for `--model.widths empty`: tyro reads it as no values. Options
-    without a group may take texts, so there the word is a value."""
+    """The command with `--model.widths empty` replaced by `--model.widths`: tyro's form of an empty tuple. Options
+    without a group may be texts: there `empty` is a text."""
     lists = {f"--{one.name}" for one in options if one.group and typing.get_origin(one.kind) is tuple}
     words: list[str] = []
     for word in arguments:
@@ -191,7 +190,7 @@ def show_help(options: Sequence[Option], *, program: str, description: str = "")
 def _parse(
     options: Sequence[Option], arguments: Sequence[str], program: str, description: str
 ) -> tuple[dict[str, Any], list[str]]:
-    """The value of each option, by its name; and the words that tyro does not know."""
+    """The value of each option, by name; and the words that tyro does not know."""
     groups: dict[str, list[Option]] = {}
     for option in options:
         groups.setdefault(option.group, []).append(option)
@@ -240,9 +239,9 @@ def _unknown(word: str, options: Sequence[Option], program: str, similar: Callab
 
 
 def with_option_names(message: str, parts: Sequence[Any]) -> str:
-    """An error of a dataclass with its fields as they are typed: --data.bpe-dropout for data.bpe_dropout.
+    """A dataclass's error with fields as options: --data.bpe-dropout for data.bpe_dropout.
 
-    A name without a dot and an underscore stays unchanged, because it may be a word of the text.
+    A name without a dot and an underscore stays unchanged: it may be an ordinary word.
     """
     options = {option.name.replace("-", "_"): option.name for part in parts for option in options_of(part)}
     names = sorted((name for name in options if "." in name or "_" in name), key=len, reverse=True)
@@ -252,7 +251,7 @@ def with_option_names(message: str, parts: Sequence[Any]) -> str:
 
 @functools.cache
 def field_docs(kind: type) -> dict[str, str]:
-    """The docstrings of a dataclass's fields, by their names, each as one line."""
+    """The docstrings of a dataclass's fields, by name, each as one line."""
     docs: dict[str, str] = {}
     for base in filter(dataclasses.is_dataclass, reversed(kind.__mro__)):
         documented = docstring_parser.parse_from_object(base).params

@@ -1,6 +1,6 @@
-"""The programs of training, such as `jaxnlp train`, in any folder.
+"""Programs for training, such as `jaxnlp train`, which run in any folder.
 
-Modules in the current folder, such as `train.py`, `data/` or `numpy.py`, never replace ours or those of a library.
+Modules in the current folder, such as `train.py`, `data/` or `numpy.py`, never replace ours or a library's.
 """
 
 import importlib
@@ -16,7 +16,7 @@ from jaxnlp.cli.utf8 import restart_in_utf8
 from jaxnlp.training import import_training
 
 STARTED = time.time()
-"""When this program was started: before it imports JAX, which takes seconds."""
+"""The start time of this program, before it imports JAX, which takes seconds."""
 PROGRAMS = {
     "train": ("train.start", "Trains a recipe, or resumes its run."),
     "evaluate": ("train.evaluate", "Scores runs on a split or a file."),
@@ -30,14 +30,11 @@ PROGRAMS = {
     "download": ("data.download", "Lists public data sets, and downloads them."),
     "invent-people": ("data.invented_people", "Writes articles about invented people, to train on."),
 }
-"""The module of each program, and its summary. The function `main` takes the arguments and returns the exit status."""
+"""Each program's module and summary. The module's `main` takes the arguments and returns the exit status."""
 
 
 def program_summary(program: str) -> str:
-    """The summary of a program that does something else with a recipe than to train it, or "".
-
-    Args: program: its name in messages, such as `jaxnlp lr-find`.
-    """
+    """The summary of a program that does not train the recipe but something else with it, or ""."""
     name = program.rpartition(" ")[2]
     return "" if name in ("train", "") or name not in PROGRAMS else PROGRAMS[name][1]
 

@@ -1,4 +1,4 @@
-"""Verbs of the command line for trained models; the task of a model defines its verbs."""
+"""Verbs of the command line for trained models; each task defines its own."""
 
 import dataclasses
 import inspect
@@ -20,12 +20,12 @@ class LoadOptions:
     """Options for loading the model."""
 
     checkpoint: Checkpoint = "best"
-    """The best on the validation split, the newest, or a step."""
+    """best on the validation split, latest, or a step."""
     ignore: tuple[str, ...] = ()
     """Pretrained tensors to leave out, by their names or prefixes, such as classifier."""
     weights: Weights = "float32"
-    """bfloat16: dense layers in 16 bits, faster on processors with instructions for it; int8: in 8 bits, where a
-    generated token takes less time on CPU. Results differ slightly."""
+    """bfloat16: dense layers in 16 bits, faster on processors that support it; int8: in 8 bits, faster generation on
+    CPU. Results differ slightly."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,7 @@ class FileOptions:
 
 
 def every_command() -> dict[str, list[type[Command]]]:
-    """The verbs of all tasks, by name, and the commands of each: tasks may share a command."""
+    """The verbs of all tasks, by name, each with its commands: tasks may share a command."""
     commands: dict[str, list[type[Command]]] = {}
     for task in every_task():
         for verb, kind in task().commands.items():
@@ -46,7 +46,7 @@ def every_command() -> dict[str, list[type[Command]]]:
 
 
 def verb_table() -> str:
-    """Every verb, each with one line; its own help says what it does with each model."""
+    """Every verb with one line; its own help says what it does for each model."""
     rows = {verb: [kind.summary for kind in kinds if kind.summary] for verb, kinds in every_command().items()}
     return table([(verb, (rows[verb] or [summary_of(kinds[0])])[0]) for verb, kinds in every_command().items()])
 
@@ -54,7 +54,8 @@ def verb_table() -> str:
 def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence[str] = ()) -> int:
     """Loads the model, whose path is the first argument, and runs the verb. Returns: the exit status.
 
-    A misspelt verb may mean one of the others. Raises: ValueError, OSError for errors in the command or the model.
+    Raises: ValueError, OSError for errors in the command or the model; for a misspelt verb they suggest one of
+    `others`.
     """
     path, *flags = arguments or [""]
     if path in ("", "-h", "--help"):
@@ -88,20 +89,20 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
 
 
 def parse_options(kind: type[Command], flags: Sequence[str], program: str) -> tuple[Command, LoadOptions, FileFormat]:
-    """The options of a verb, of loading and of its files. Exits with status 0 after help. Raises: ValueError."""
+    """The options of a verb, its model and its files. Exits with status 0 after help. Raises: ValueError."""
     found = read_options(_options_of(kind), flags, program=program, description=_help_of(kind))
     command, load_options, files = (*found, FileOptions())[:3]
     return command, load_options, files.data
 
 
 def _options_of(kind: type[Command]) -> list[type]:
-    """The dataclasses with the options of a verb."""
+    """The dataclasses of a verb's options."""
     reads_files = hasattr(kind, "file") or kind.further_files is not Command.further_files
     return [kind, LoadOptions, FileOptions] if reads_files else [kind, LoadOptions]
 
 
 def _help_of(kind: type[Command]) -> str:
-    """A command's docstring without the errors that its code raises."""
+    """A command's docstring without its `Raises`."""
     paragraphs = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
     return "\n\n".join(paragraph for paragraph in paragraphs if not paragraph.startswith("Raises"))
 

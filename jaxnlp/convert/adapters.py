@@ -1,8 +1,8 @@
-"""LoRA's factors of weights, as PEFT has them: added to the tensors of a model, and found in the change of a model.
+"""LoRA's factors of weights, as in PEFT: added to a model's tensors, or found from a model's change.
 
-A module's weight W [outputs, inputs] becomes W + s B A, with A [r, inputs] and B [outputs, r]; a table of embeddings
-E [V, D] becomes E + s (B A)^T, with A [r, V] and B [D, r]. Rows of new tokens replace those of the table of embeddings,
-and those of its output layer if that is the table. Other tensors, such as those of a new head, are whole.
+A module's weight W [outputs, inputs] becomes W + s B A, with A [r, inputs] and B [outputs, r]; a table of embeddings E
+[V, D] becomes E + s (B A)^T, with A [r, V] and B [D, r]. Rows of new tokens replace those of the embeddings, and of a
+tied output layer. Other tensors, such as a new head's, are whole.
 """
 
 import functools
@@ -21,7 +21,7 @@ _PREFIX, _A, _B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
 _EMBEDDED_A, _EMBEDDED_B = ".lora_embedding_A", ".lora_embedding_B"
 _ROWS = ".token_adapter.trainable_tokens_delta"
 _WRAPPERS = (".token_adapter", ".base_layer", ".modules_to_save")
-"""Parts of the names of whole modules in files of PEFT, around those of the model."""
+"""Parts of the names of whole modules in PEFT's files, around the model's names."""
 _OUTPUTS = ("lm_head", "score")
 """Modules of decoders whose weights are always [outputs, inputs]."""
 _OF_TEXTS = "SEQ_CLS"
@@ -30,9 +30,9 @@ _CLASSES = {
     "TOKEN_CLS": "ForTokenClassification",
     "QUESTION_ANS": "ForQuestionAnswering",
 }
-"""The end of the names of the classes of encoders in Transformers, by PEFT's names of tasks."""
+"""The ends of the names of Transformers' encoder classes, by PEFT's tasks."""
 _HEADS = dict.fromkeys(("SEQ_CLS", "TOKEN_CLS"), ("classifier", "score")) | {"QUESTION_ANS": ("qa_outputs",)}
-"""Modules that PEFT always stores whole, by its names of tasks."""
+"""Modules that PEFT always stores whole, by task."""
 _VIT = (
     ("encoder.layer.", "layers."),
     ("attention.attention.query", "attention.q_proj"),
@@ -45,7 +45,7 @@ _VIT = (
 _NAMES = {"vit": _VIT, "deit": _VIT}
 """Parts of the names of modules in files and in memory, where Transformers has two."""
 _LARGEST_REST = 0.01
-"""Of a change that is no product of factors: its largest norm relative to that of the change."""
+"""The largest relative norm of a change's rest, after a product of factors."""
 
 _UNSUPPORTED = (
     *("layer_replication", "megatron_config", "alora_invocation_tokens", "arrow_config", "kasa_config"),
@@ -76,18 +76,18 @@ SETTINGS = ForeignSettings(
         ),
     },
 )
-"""What is done with adapter_config.json."""
+"""Rules for adapter_config.json."""
 
 
 def add_factors(
     tensors: Mapping[str, np.ndarray], adapter: Mapping[str, np.ndarray], settings: Mapping[str, Any], model_type: str
 ) -> dict[str, np.ndarray]:
-    """The tensors of a model with those of an adapter in them.
+    """The tensors of a model with an adapter added.
 
     Args:
       tensors: of the model, [...] each, by name.
       adapter: of PEFT's file, [...] each, by name.
-      settings: of adapter_config.json, which `SETTINGS` allows.
+      settings: of adapter_config.json, checked by `SETTINGS`.
       model_type: of the model.
 
     Raises: WeightsError for tensors that do not fit each other.
@@ -136,7 +136,7 @@ def add_factors(
 
 
 def _indices(settings: Mapping[str, Any], module: str, name: str, count: int) -> np.ndarray:
-    """The indices of the rows of a module's new tokens. Raises: WeightsError unless there are as many as the rows."""
+    """The indices of the rows of a module's new tokens. Raises: WeightsError for another number of rows."""
     given = settings.get("trainable_token_indices")
     if isinstance(given, dict):
         of = {key: own for key, own in given.items() if f".{module}".endswith(f".{key}")} or given  # or of a tied one
@@ -150,10 +150,10 @@ def _indices(settings: Mapping[str, Any], module: str, name: str, count: int) ->
 def _with_tied(
     found: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray], module: str, modules: set[str], model_type: str
 ) -> list[str]:
-    """The names of a module's tensor, and of its output layer if that is the same table and has no rows of its own.
+    """The names of a module's tensor, and of a tied output layer without rows of its own.
 
     Args:
-      found, before: tensors [...] of the model with those of the adapter, and without them, by name.
+      found, before: tensors [...] of the model with the adapter, and without it, by name.
       modules: those that have rows.
     """
     output, table = _output_and_table(before, model_type)
@@ -166,8 +166,7 @@ def _with_tied(
 
 
 def _with_rows(table: np.ndarray, indices: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """A table [V, D] with these rows [N, D] at the indices [N], and longer if they follow its own. Raises:
-    WeightsError."""
+    """A table [V, D] with these rows [N, D] at the indices [N], longer if they follow its own. Raises: WeightsError."""
     if rows.shape[1:] != table.shape[1:]:
         raise WeightsError(f"rows of new tokens are {rows.shape}, but the table is {table.shape}")
     longer = np.zeros((max(len(table), int(indices.max(initial=-1)) + 1), *table.shape[1:]), np.float32)
@@ -197,13 +196,13 @@ def _output_and_table(tensors: Mapping[str, np.ndarray], model_type: str) -> tup
 
 
 def num_embeddings(tensors: Mapping[str, np.ndarray], model_type: str) -> int | None:
-    """V, by the table of embeddings among tensors [...] by name; None = there is none."""
+    """V, from the embeddings among tensors [...] by name; None without embeddings."""
     _, table = _output_and_table(tensors, model_type)
     return None if table is None else len(tensors[table])
 
 
 def _with_output_layer(tensors: Mapping[str, np.ndarray], model_type: str) -> dict[str, np.ndarray]:
-    """The tensors of a model, and its output layer if that is the embedding: PEFT changes one without the other."""
+    """The tensors of a model with an untied output layer: PEFT changes it without the embeddings."""
     output, table = _output_and_table(tensors, model_type)
     return dict(tensors) if table is None or not output else {f"{output}.weight": tensors[table], **tensors}
 
@@ -214,7 +213,7 @@ def _refuse_one_table(
     """Raises: WeightsError for changed embeddings of an encoder-decoder, which has one table, where PEFT has three.
 
     Args:
-      found, before: tensors [...] of the model with those of the adapter, and without them, by name.
+      found, before: tensors [...] of the model with the adapter, and without it, by name.
       allowed: tables that change only in rows of new tokens, which PEFT changes in all three.
     """
     if model_type not in (known := encoder_decoders.families()):
@@ -227,8 +226,8 @@ def _refuse_one_table(
 
 
 def class_of_task(model_type: str, task_type: str) -> str | None:
-    """The class of Transformers with the head of PEFT's task, such as GPT2ForSequenceClassification; None = without a
-    head of its own, or not one of ours."""
+    """The class of Transformers with the head of PEFT's task, such as GPT2ForSequenceClassification; None = no head, or
+    an unsupported one."""
     if model_type in (known := encoders.families()) and task_type in _CLASSES:
         return f"{known[model_type].prefix}{_CLASSES[task_type]}"
     one = decoders.families()
@@ -236,11 +235,11 @@ def class_of_task(model_type: str, task_type: str) -> str | None:
 
 
 def without_other_heads(tensors: Mapping[str, np.ndarray], model_type: str, kind: str) -> dict[str, np.ndarray]:
-    """The tensors of a model that a class of encoders reads: those of other heads are left out, as in Transformers.
+    """The tensors of a model that a class of encoders reads, without other heads, as in Transformers.
 
     Args:
       tensors: [...] each, by name.
-      model_type: of an encoder; `read_decoder` leaves the output layer of a decoder out.
+      model_type: of an encoder; `read_decoder` leaves out the output layer of a decoder.
       kind: the class, see `class_of_task`.
     """
     family = encoders.families()[model_type]
@@ -253,14 +252,14 @@ def without_other_heads(tensors: Mapping[str, np.ndarray], model_type: str, kind
 
 
 def _renamed(name: str, model_type: str, *, to_files: bool) -> str:
-    """A module's name in files for its name in memory, which PEFT has, or the reverse."""
+    """A module's name in files for its name in memory, which PEFT uses, or the reverse."""
     for in_files, in_memory in _NAMES.get(model_type, ()):
         name = name.replace(in_memory, in_files) if to_files else name.replace(in_files, in_memory)
     return name
 
 
 def _scale(settings: Mapping[str, Any], module: str, rank: int) -> float:
-    """The factor of a module's product; the first pattern that ends the module's name decides on its alpha."""
+    """The factor of a module's product; the first pattern that ends the module's name decides its alpha."""
     alpha = settings.get("lora_alpha", 8)
     for pattern, own in (settings.get("alpha_pattern") or {}).items():
         if re.match(rf"(.*\.)?({pattern})$", module):
@@ -270,7 +269,7 @@ def _scale(settings: Mapping[str, Any], module: str, rank: int) -> float:
 
 
 def _name_in(tensors: Mapping[str, Any], name: str) -> str | None:
-    """The tensor of this name, or of one that has a model's prefix more or less, such as `bert.`."""
+    """The tensor of this name, with or without a model's prefix, such as `bert.`."""
     if name in tensors:
         return name
     same = [held for held in tensors if f".{held}".endswith(f".{name}") or name.endswith(f".{held}")]
@@ -292,19 +291,19 @@ def factors_of_change(
     model_type: str,
     task_type: str | None,
 ) -> Adapter:
-    """The adapter that makes one model of another.
+    """The adapter that turns one model into another.
 
-    Weights whose change is a product of factors have these. The table of embeddings has the rows that change or are
-    new, and so has an output layer that is this table. Other modules that change, such as new heads, are whole.
+    Weights whose change is a product of factors have factors. The embeddings, and a tied output layer, have changed and
+    new rows. Other changed modules, such as new heads, are whole.
 
     Args:
-      base: tensors [...] of the model that was trained further, by name.
+      base: tensors [...] of the initial model, by name.
       tensors: after training.
-      rank: of the factors. Where one weight has queries, keys and values, it may have three times the rank.
+      rank: of the factors; up to three times as much for one weight of queries, keys and values.
       model_type, task_type: in Transformers, and in PEFT; None = PEFT has no name for it.
 
     Raises: WeightsError for what PEFT cannot store: a changed tensor in no module, and rows of new tokens of an output
-      layer in a module that is whole, such as a head of masked tokens.
+    layer in a whole module, such as a head of masked tokens.
     """
     held = {name: _name_in(base, name) for name in tensors}
     known = {prefix for name, own in held.items() if own is not None for prefix in _prefixes(name)}
@@ -379,9 +378,9 @@ def _prefixes(name: str) -> list[str]:
 
 def _factored(change: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray] | None:
     """A [r, inputs] and B [outputs, r] of a change [outputs, inputs] = B A, with this rank or three times as much; None
-    = it has a higher one.
+    = a higher rank.
 
-    The range of the change is found by products with random vectors. Source: Halko et al. 2011, algorithm 4.1.
+    Products with random vectors find the change's range. Source: Halko et al. 2011, algorithm 4.1.
     """
     most = min(3 * rank + 8, *change.shape)
     basis, _ = np.linalg.qr(np.float64(change) @ np.random.default_rng(0).normal(size=(change.shape[1], most)))

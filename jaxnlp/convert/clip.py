@@ -1,5 +1,5 @@
-"""Converts the weights of a CLIP, or of its encoder of texts alone, between the names of Hugging Face Transformers and
-the parameters of `jaxnlp.models.clip`."""
+"""Converts the weights of a CLIP, or of only its text encoder, between the names of Hugging Face Transformers and the
+parameters of `jaxnlp.models.clip`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -26,9 +26,9 @@ from jaxnlp.typing import Params
 TITLE, MODEL_TYPE, TEXT_TYPE, IMAGE_TYPE = "CLIP", "clip", "clip_text_model", "clip_vision_model"
 ARCHITECTURE = "CLIPModel"
 TEXT_ARCHITECTURES = ("CLIPTextModel", "CLIPTextModelWithProjection")
-"""The classes of an encoder of texts alone: without a projection, and with one."""
+"""The classes of a text encoder: without a projection, and with one."""
 HIGHEST = 2
-"""The eos_token_id with which the vector of a text is that of its token with the highest id."""
+"""The eos_token_id for which a text's vector is that of its token with the highest id."""
 _TEXT_FIELDS = {
     **{theirs: ours for theirs, ours in FIELDS.items() if theirs != "patch_size"},
     "max_position_embeddings": "context_length",
@@ -70,7 +70,7 @@ RULES = model_settings(
     ignored={**IGNORED, "the first parameters": ("logit_scale_init_value",)},
     texts=False,
 )
-"""What is done with each setting of the config.json of a CLIP."""
+"""Rules for a CLIP's config.json."""
 _SCALE, _PROJECTION = "logit_scale", "text_projection"
 _BUFFERS = ("text_model.embeddings.position_ids", "vision_model.embeddings.position_ids")
 
@@ -86,17 +86,12 @@ def from_huggingface(
     """Parameters of `CLIP`, or of `TextEncoder`, for the same function; floats of any precision become float32.
 
     Args:
-      tensors: tensors by name, with the names of Transformers; those of an encoder of texts alone may have no prefix.
+      tensors: by name, with the names of Transformers; a text encoder's may have no prefix.
       config: the model's shape.
       vocabulary_size: V, the number of embeddings.
-      patches: of an image.
-      channels: of an image.
+      patches, channels: of an image.
 
-    Returns:
-      Copies.
-
-    Raises:
-      WeightsError: listing tensors that are missing, unknown, not floats, not finite, or have other shapes.
+    Raises: WeightsError listing tensors that are missing, unknown, not floats, not finite, or have other shapes.
     """
     both = isinstance(config, CLIPConfig)
     base, title = f"{TEXT.base}.", TITLE if both else TEXT.title
@@ -116,7 +111,7 @@ def from_huggingface(
 
 
 def to_huggingface(params: Params, config: CLIPConfig | TextEncoderConfig) -> dict[str, np.ndarray]:
-    """Tensors by Transformers' names: those of a CLIPModel, or of a class of the encoder of texts alone.
+    """Tensors by Transformers' names: of a CLIPModel, or of a class of its text encoder.
 
     Args:
       params: parameters of `CLIP` or `TextEncoder`.
@@ -125,8 +120,7 @@ def to_huggingface(params: Params, config: CLIPConfig | TextEncoderConfig) -> di
     Returns:
       Copies, float32. `from_huggingface` converts them to the same bits.
 
-    Raises:
-      WeightsError: for variants that Transformers does not have, and parameters that do not fit the config.
+    Raises: WeightsError for variants that Transformers does not have, and parameters that do not fit the config.
     """
     text = config.text if isinstance(config, CLIPConfig) else config
     strange = differing(text, TEXT.fixed, prefix="")

@@ -16,20 +16,16 @@ from jaxnlp.typing import Params
 def from_huggingface(
     tensors: Mapping[str, np.ndarray], config: GPTConfig, vocabulary_size: int, family: DecoderFamily
 ) -> Params:
-    """Parameters of `GPT` or `Llama` that compute the same function; floats of any precision become float32.
+    """Parameters of `GPT` or `Llama` for the same function, copied; floats of any precision become float32.
 
     Args:
-      tensors: tensors by name, with the names of the family in Transformers, with or without its prefix.
+      tensors: by name, with the names of the family in Transformers, with or without its prefix.
       config: the model's shape.
       vocabulary_size: V, the number of embeddings.
       family: of the tensors.
 
-    Returns:
-      Copies.
-
-    Raises:
-      WeightsError: listing tensors that are missing, unknown, not floats, not finite, or have other shapes, and an
-        output layer that should be the embedding and differs from it.
+    Raises: WeightsError listing tensors that are missing, unknown, not floats, not finite, or have other shapes, and a
+    tied output layer that differs from the embedding.
     """
     names = family.names
     prefix = table.prefix_of(tensors, ("", f"{family.base}."), f"{names.tokens}.weight", family.title)
@@ -53,19 +49,17 @@ def has_own_head(tensors: Mapping[str, np.ndarray], family: DecoderFamily) -> bo
 
 
 def to_huggingface(params: Params, config: GPTConfig, family: DecoderFamily) -> dict[str, np.ndarray]:
-    """Tensors by Transformers' names, those of the class with the output layer.
+    """Tensors by Transformers' names, of the class with the output layer.
 
     Args:
       params: parameters of `GPT` or `Llama`.
       config: the model's shape.
-      family: whose tensors these become.
+      family: of the result.
 
     Returns:
-      Copies, float32. `from_huggingface` converts them to the same bits. An output layer that is the embedding is not
-      among them.
+      Copies, float32, without a tied output layer. `from_huggingface` converts them to the same bits.
 
-    Raises:
-      WeightsError: for variants that the family does not have, and parameters that do not fit the config.
+    Raises: WeightsError for variants that the family does not have, and parameters that do not fit the config.
     """
     other = type(config) is not family.config
     refuse_variants(family.title, [f"a {type(config).__name__}"] if other else differing(config, family.fixed))

@@ -15,8 +15,8 @@ from jaxnlp.typing import Params
 
 
 def tensor_prefixes(family: EncoderFamily) -> tuple[str, ...]:
-    """Possible prefixes of the encoder's names. A model without heads and sentence-transformers use no prefix, models
-    with heads use the family's, and saved whole modules of sentence-transformers or of a trainer use the others."""
+    """Possible prefixes of the encoder's names: none in models without heads and sentence-transformers, the family's in
+    models with heads, and others in whole modules saved by sentence-transformers or a trainer."""
     return ("", f"{family.base}.", "model.", "auto_model.", "0.auto_model.")
 
 
@@ -28,18 +28,14 @@ class EncoderWeights(NamedTuple):
 
 
 def from_huggingface(tensors: Mapping[str, np.ndarray], config: BertConfig, vocabulary_size: int) -> EncoderWeights:
-    """Parameters that compute the same function; floats of any precision become float32.
+    """Parameters for the same function, copied; floats of any precision become float32.
 
     Args:
-      tensors: tensors by name, with the names of the family in Transformers.
+      tensors: by name, with the names of the family in Transformers.
       config: the model's shape, and its model type.
       vocabulary_size: V.
 
-    Returns:
-      Copies.
-
-    Raises:
-      WeightsError: listing tensors that are missing, unknown, not floats, not finite, or have other shapes.
+    Raises: WeightsError listing tensors that are missing, unknown, not floats, not finite, or have other shapes.
     """
     family = families()[config.model_type]
     names = family.names
@@ -64,7 +60,7 @@ def from_huggingface(tensors: Mapping[str, np.ndarray], config: BertConfig, voca
 def to_huggingface(
     params: Params, config: BertConfig, vocabulary_size: int, heads: Params | None = None
 ) -> dict[str, np.ndarray]:
-    """Tensors by Transformers' names: those of a model without heads, such as BertModel, or with pretraining heads.
+    """Tensors by Transformers' names: of a model without heads, such as BertModel, or with pretraining heads.
 
     Args:
       params: parameters of `Bert`.
@@ -75,8 +71,7 @@ def to_huggingface(
     Returns:
       Copies, float32. `from_huggingface` converts them to the same bits.
 
-    Raises:
-      WeightsError: for variants that Transformers does not support, and parameters that do not fit the config.
+    Raises: WeightsError for variants that Transformers does not support, and parameters that do not fit the config.
     """
     family = checked_family(config)
     names, trees = family.names, {"encoder": params, "heads": heads}
@@ -101,7 +96,7 @@ def to_huggingface(
 
 
 def checked_family(config: BertConfig) -> EncoderFamily:
-    """The family as which an encoder is exported. Raises: WeightsError unless it supports the encoder's variants."""
+    """The family of an exported encoder. Raises: WeightsError unless it supports the encoder's variants."""
     known = families()
     if config.model_type not in known:
         raise WeightsError(f"model.encoder.model_type must be one of {', '.join(known)}, got {config.model_type!r}")
@@ -167,5 +162,6 @@ def _heads(config: BertConfig, names: EncoderNames, vocabulary_size: int) -> Ite
 
 
 def _modern(name: str) -> str:
-    """Files from the original TensorFlow checkpoints call the parameters of a normalisation gamma and beta."""
+    """The name in current files: original TensorFlow checkpoints call the parameters of a normalisation gamma and
+    beta."""
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")

@@ -17,13 +17,13 @@ from jaxnlp.typing import Params
 def has_head(
     tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily, *, tied: bool, shared: bool = True
 ) -> bool:
-    """Whether the output layer is a matrix of its own. A file may also store it although it is the embedding.
+    """Whether the output layer has its own matrix. A file may also store a tied one.
 
     Args:
       tensors: of any shapes [...], by name.
       family: of the tensors.
-      tied: whether a model without a stored output layer has the embedding as its output layer.
-      shared: whether sources and targets have one table of embeddings.
+      tied: whether a model without a stored output layer ties it to the embedding.
+      shared: whether sources and targets share a table of embeddings.
     """
     held = _by_name(tensors, family, shared=shared)
     target = family.tokens if shared else family.copies[1]
@@ -34,7 +34,7 @@ def has_head(
 
 
 def has_output_bias(tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily) -> bool:
-    """Whether the logits have biases that are not 0. Args: tensors: of any shapes [...], by name; family: of them."""
+    """Whether the logits have nonzero biases. Args: tensors: of any shapes [...], by name; family: of them."""
     return bool(np.any(tensors.get(family.output_bias, 0)))
 
 
@@ -46,21 +46,17 @@ def from_huggingface(
     *,
     source_size: int | None = None,
 ) -> Params:
-    """Parameters of `EncoderDecoder` that compute the same function; floats of any precision become float32.
+    """Parameters of `EncoderDecoder` for the same function, copied; floats of any precision become float32.
 
     Args:
-      tensors: tensors by name, with the names of the family in Transformers.
+      tensors: by name, with the names of the family in Transformers.
       config: the model's shape.
       vocabulary_size: V, the number of embeddings.
       family: of the tensors.
-      source_size: V of sources with a table of their own; None = there is one table.
+      source_size: V of sources with their own table; None = one table.
 
-    Returns:
-      Copies.
-
-    Raises:
-      WeightsError: listing tensors that are missing, unknown, not floats, not finite, or have other shapes, and copies
-        of the embedding that differ from it.
+    Raises: WeightsError listing tensors that are missing, unknown, not floats, not finite, or have other shapes, and
+    copies of the embedding that differ from it.
     """
     held = _by_name(tensors, family, shared=config.one_table)
     target = family.tokens if config.one_table else family.copies[1]
@@ -89,19 +85,17 @@ def _remove_sines(
 
 
 def to_huggingface(params: Params, config: EncoderDecoderConfig, family: EncoderDecoderFamily) -> dict[str, np.ndarray]:
-    """Tensors by Transformers' names, those of the class with the output layer.
+    """Tensors by Transformers' names, of the class with the output layer.
 
     Args:
       params: parameters of `EncoderDecoder`.
       config: the model's shape.
-      family: whose tensors these become.
+      family: of the result.
 
     Returns:
-      Copies, float32. `from_huggingface` converts them to the same bits. An output layer that is the embedding is not
-      among them.
+      Copies, float32, without a tied output layer. `from_huggingface` converts them to the same bits.
 
-    Raises:
-      WeightsError: for variants that the family does not have, and parameters that do not fit the config.
+    Raises: WeightsError for variants that the family does not have, and parameters that do not fit the config.
     """
     refuse_variants(family.title, unsupported(config, family))
     source, target = (len(params[name]["embedding"]) for name in table_names(config))
@@ -138,7 +132,7 @@ def _by_name(
     tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily, *, shared: bool
 ) -> dict[str, tuple[str, np.ndarray]]:
     """The tensors and their own names, by their names without the prefix; a shared table of embeddings under its own
-    name: a file may have only one of its copies."""
+    name, since a file may have only one of its copies."""
 
     def short(name: str) -> str | None:
         name = name.removeprefix(family.prefix)

@@ -1,4 +1,4 @@
-"""The families in a package: one a file, with the name of its `model_type`."""
+"""The families in a package: one a file, named after its `model_type`."""
 
 import importlib
 import pkgutil

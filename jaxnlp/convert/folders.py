@@ -1,4 +1,4 @@
-"""Finds, reads and writes folders of pretrained weights, as Hugging Face Transformers has them."""
+"""Finds, reads and writes folders of pretrained weights, as Hugging Face Transformers does."""
 
 import contextlib
 import functools
@@ -58,7 +58,7 @@ subfolders."""
 
 _OF_FLAX = "flax_model.msgpack"
 _SHARD = re.compile(r"[\w.-]+\.safetensors")
-"""The name of a file with a part of the tensors. Never a path, which may be anywhere."""
+"""The name of a file with a part of the tensors, never a path."""
 
 
 class _Vocabulary(Protocol):
@@ -70,12 +70,13 @@ V = TypeVar("V", bound=_Vocabulary)
 
 
 class PretrainedError(ValueError):
-    """The folder has no weights, or weights that this library cannot read; the message says why and what to do."""
+    """The folder has no weights, or weights that this library cannot read; the message names the reason and the
+    remedy."""
 
 
 def find_folder(path: str | Path) -> Path:
-    """The folder of this path, or a downloaded folder with the weights of this name on the Hugging Face Hub; for an
-    adapter of PEFT without a config of its own, the folder of the model that it belongs to. `read_tensors` adds it.
+    """The folder of this path, or a downloaded one of this name on the Hugging Face Hub; for an adapter of PEFT without
+    a config, the folder of its model, to which `read_tensors` adds it.
 
     Raises: PretrainedError when neither exists.
     """
@@ -84,15 +85,15 @@ def find_folder(path: str | Path) -> Path:
 
 
 def is_adapter(name: str) -> bool:
-    """Whether this name, which the user gave and `find_folder` has found, is that of an adapter of PEFT."""
+    """Whether this name, for which `find_folder` has found a folder, is an adapter of PEFT."""
     return _is_adapter(_given_folder(name, again=True))
 
 
 def adapted_class(name: str) -> str | None:
-    """The class that an adapter belongs to, such as BertForTokenClassification, if it has no config of its own, and
-    PEFT's name of its task says so. Otherwise None: the class is that of a config.json.
+    """The class of an adapter's model, such as BertForTokenClassification, by PEFT's name of its task; None if that
+    does not name one, and for an adapter with a config.json.
 
-    Args: name: which the user gave and `find_folder` has found.
+    Args: name: for which `find_folder` has found a folder.
     """
     folder = _given_folder(name, again=True)
     if not _is_adapter(folder) or (folder / CONFIG).is_file():
@@ -106,7 +107,7 @@ def _is_adapter(folder: Path) -> bool:
 
 
 def _base_of(adapter: Path) -> Path:
-    """The folder of the model that an adapter belongs to."""
+    """The folder of an adapter's model."""
     file = adapter / ADAPTER_CONFIG
     base = read_object(file).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
@@ -121,7 +122,7 @@ def _base_of(adapter: Path) -> Path:
 
 
 def _downloaded(name: str, *, again: bool) -> Path:
-    """The folder of a name on the Hub; again, without a look at the network."""
+    """The folder of a name on the Hub; again, without the network."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError
 
@@ -146,7 +147,7 @@ def _downloaded(name: str, *, again: bool) -> Path:
 
 
 def _given_folder(path: str, *, again: bool = False) -> Path:
-    """The folder of this path or this name on the Hub, which may be an adapter. Args: again: it was found before."""
+    """The folder of this path or this name on the Hub, perhaps an adapter. Args: again: whether it was found before."""
     folder = Path(path).expanduser()
     if folder.is_dir():
         return folder
@@ -179,7 +180,7 @@ def read_object(file: Path) -> dict[str, Any]:
 
 
 def refuse_settings(file: Path, settings: Mapping[str, Any], known: ForeignSettings) -> None:
-    """Raises: PretrainedError, with the file, for settings that are not supported or not known."""
+    """Raises: PretrainedError, with the file, for unsupported or unknown settings."""
     try:
         known.check(file, settings)
     except ValueError as error:
@@ -209,7 +210,7 @@ def write_folder(
     """Writes a folder of weights atomically.
 
     Args:
-      folder: a new or empty folder.
+      folder: new or empty.
       tensors: of any shapes [...], by name.
       objects: contents of JSON files, by name.
       write_tokenizer: writes the tokenizer's files into a folder.
@@ -229,7 +230,7 @@ def write_folder(
 
 @contextlib.contextmanager
 def errors_name(place: Path) -> Iterator[None]:
-    """Errors within, of settings and of tensors, begin with the file or the folder."""
+    """A context in which errors of settings and of tensors start with the file or the folder."""
     try:
         yield
     except WeightsError as error:
@@ -242,7 +243,7 @@ def read_vocabulary(folder: Path, read: Callable[[Path], V], embeddings: int) ->
     """The tokenizer of a folder.
 
     Args:
-      folder: the folder with the files.
+      folder: with the files.
       read: reads them.
       embeddings: their number in the model.
 
@@ -260,12 +261,12 @@ def read_vocabulary(folder: Path, read: Callable[[Path], V], embeddings: int) ->
 
 
 def read_tensors(folder: Path, name: str, *, ignore: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
-    """The tensors of a folder's safetensors files, by name, each with the shape [...] that it has in the file.
+    """The tensors of a folder's safetensors files, by name, with their shapes [...] in the file.
 
     Args:
-      folder: the folder with the files.
-      name: the name that the user gave: for messages, and because it may be an adapter, which is added.
-      ignore: names, or prefixes of names, of tensors to leave out.
+      folder: with the files.
+      name: the user's, for messages, and for an adapter to add.
+      ignore: names, or their prefixes, of tensors to leave out.
 
     Raises: PretrainedError when the files are missing or damaged, and for pickles and unsupported types.
     """
@@ -322,7 +323,7 @@ def read_tensors(folder: Path, name: str, *, ignore: tuple[str, ...] = ()) -> di
 
 
 def _with_adapter(tensors: dict[str, np.ndarray], adapter: Path, folder: Path) -> dict[str, np.ndarray]:
-    """The tensors of a model's folder with those of an adapter."""
+    """The tensors of a model's folder with an adapter's."""
     settings = read_object(adapter / ADAPTER_CONFIG)
     refuse_settings(adapter / ADAPTER_CONFIG, settings, SETTINGS)
     with _opened(adapter / ADAPTER) as held:

@@ -1,7 +1,7 @@
 """Converts an image encoder's weights between the names of Hugging Face Transformers and the parameters of
 `jaxnlp.models.vit`.
 
-Axes that the library's glossary does not have: R channels, P rows or columns of a patch.
+Further axes: R channels, P rows or columns of a patch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ _FIXED = {"stem": "patches", "positions": "learned", "pooling": "cls", "unit_vec
 
 
 def heads_of(tensors: Mapping[str, np.ndarray], family: ImageEncoderFamily) -> tuple[str, ...]:
-    """The names of the heads that the tensors have, without `.weight`; () = none.
+    """The names of the heads among the tensors, without `.weight`; () = none.
 
     Args:
       tensors: of any shapes [...], by name.
@@ -45,21 +45,17 @@ def from_huggingface(
     channels: int,
     classes: int,
 ) -> Params:
-    """Parameters of `ViT` that compute the same function; floats of any precision become float32.
+    """Parameters of `ViT` for the same function, copied; floats of any precision become float32.
 
     Args:
-      tensors: tensors by name, with the names of the family in Transformers, with or without its prefix.
+      tensors: by name, with the names of the family in Transformers, with or without its prefix.
       config: the model's shape.
       family: of the tensors.
       patches: of an image.
       channels: R.
-      classes: C; 0 = there is no head.
+      classes: C; 0 = no head.
 
-    Returns:
-      Copies.
-
-    Raises:
-      WeightsError: listing tensors that are missing, unknown, not floats, not finite, or have other shapes.
+    Raises: WeightsError listing tensors that are missing, unknown, not floats, not finite, or have other shapes.
     """
     names = family.names
     prefix = table.prefix_of(tensors, ("", f"{family.base}."), names.tokens["class_token"], family.title)
@@ -74,18 +70,17 @@ def from_huggingface(
 
 
 def to_huggingface(params: Params, config: ViTConfig, family: ImageEncoderFamily) -> dict[str, np.ndarray]:
-    """Tensors by Transformers' names: those of a class with the heads that the parameters have, or with none.
+    """Tensors by Transformers' names: of a class with the parameters' heads, or with none.
 
     Args:
       params: parameters of `ViT`.
       config: the model's shape.
-      family: whose tensors these become.
+      family: of the result.
 
     Returns:
       Copies, float32. `from_huggingface` converts them to the same bits.
 
-    Raises:
-      WeightsError: for variants that the family does not have, and parameters that do not fit the config.
+    Raises: WeightsError for variants that the family does not have, and parameters that do not fit the config.
     """
     shape = checked_shape(params, config, family)
     tensors = table.split_all({TREE: params}, entries_of(config, family, **shape))
@@ -96,7 +91,7 @@ def to_huggingface(params: Params, config: ViTConfig, family: ImageEncoderFamily
 
 
 def outside_of(family: ImageEncoderFamily) -> tuple[str, ...]:
-    """The first parts of the names of tensors that are not in the encoder, whose classes have a prefix for it."""
+    """The first parts of the names of tensors outside the encoder, for classes with a prefix for it."""
     heads = [f"{name}." for heads in family.heads.values() for name in heads]
     return (*heads, *([f"{family.names.projection}."] if family.names.projection else []))
 

@@ -1,4 +1,5 @@
-"""preprocessor_config.json: how Transformers' image processors of ViT, DeiT and CLIP scale, crop and normalise images.
+"""preprocessor_config.json: scaling, cropping and normalisation by Transformers' image processors of ViT, DeiT and
+CLIP.
 
 A processor of images and texts has the same settings in processor_config.json.
 """
@@ -14,9 +15,9 @@ from jaxnlp.text.foreign_settings import ForeignSettings
 
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 MOST_PIXELS = 16_384
-"""Of a row or a column of an image."""
+"""Maximum number of pixels in a row or a column of an image."""
 MOST = 1e30
-"""Numbers of settings are smaller."""
+"""Upper bound on numbers in settings."""
 _COMMON: Mapping[str, Any] = {
     **{"do_resize": True, "do_rescale": True, "do_normalize": True, "default_to_square": True},
     **{"do_convert_rgb": False},
@@ -51,12 +52,12 @@ SETTINGS = ForeignSettings(
         "where the files came from": ("processor_class", "_processor_class", "_valid_processor_keys"),
     },
 )
-"""What this library does with each setting of preprocessor_config.json."""
+"""Rules for preprocessor_config.json."""
 _NESTED = "image_processor"
 PROCESSOR_SETTINGS = ForeignSettings(
     applied=(_NESTED,), supported={}, ignored={"where the files came from": ("processor_class",)}
 )
-"""What this library does with each setting of processor_config.json."""
+"""Rules for processor_config.json."""
 
 
 class ImageSettings(NamedTuple):
@@ -64,7 +65,7 @@ class ImageSettings(NamedTuple):
 
     Attributes:
       preprocessing: how images are scaled and cropped.
-      size: rows and columns of an image then, I; None = images are not changed.
+      size: rows and columns of a preprocessed image, I; None = images stay unchanged.
       mean, stddev: of each channel, in units of 255.
     """
 
@@ -82,8 +83,8 @@ def read_image_settings(folder: Path, default: str, channels: int) -> ImageSetti
       default: the class of the image processor if the file names none.
       channels: of the model's images, R.
 
-    Raises: PretrainedError when the file is missing, listing settings that are not supported, and for images that would
-      not be squares of one size.
+    Raises: PretrainedError when the file is missing, listing unsupported settings, and for images that would not be
+      squares of one size.
     """
     file, settings = _read(folder)
     given = {name: value for name, value in settings.items() if value is not None}

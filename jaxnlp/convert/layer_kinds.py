@@ -1,4 +1,4 @@
-"""The settings of local and global layers in a config.json of Transformers, each kind with its rotary positions."""
+"""The settings of local and global layers in Transformers' config.json, each kind with its rotary positions."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,18 +12,18 @@ from jaxnlp.text.foreign_settings import ForeignSettings
 SETTINGS = ("layer_types", "global_attn_every_n_layers", "rope_parameters", "global_rope_theta", "local_rope_theta")
 """The first and the third of Transformers 5, and the others of earlier versions."""
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
-"""Layers in which a token sees all others, and those near it."""
+"""Layers in which a token sees all others, or only near ones."""
 _FIELDS = {GLOBAL: "rotary_base", LOCAL: "local_rotary_base"}
 _EARLIER = {GLOBAL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10_000.0)}
 """The earlier setting of each kind's base, and its default."""
 _ROTARY = ForeignSettings(
     applied=("rope_theta",), supported={"rope_type": ("default",), "partial_rotary_factor": (1.0, 1)}, ignored={}
 )
-"""An object of `rope_parameters`."""
+"""Rules for an object of `rope_parameters`."""
 
 
 def layer_kind_fields(file: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `BertConfig` that say which layers are local, and how positions rotate queries and keys.
+    """The fields of `BertConfig` for local layers and rotary positions.
 
     Args:
       file: the config.json, for messages.

@@ -24,7 +24,7 @@ def is_pretrained(folder: str | Path) -> bool:
 
 
 def has_weights(folder: Path) -> bool:
-    """Whether a folder has files of pretrained weights, also those of PyTorch, which are not read."""
+    """Whether a folder has files of pretrained weights, also PyTorch's, which are not read."""
     return any((folder / name).is_file() for name in (WEIGHTS, INDEX, "pytorch_model.bin", MODULES, ADAPTER_CONFIG))
 
 
@@ -32,7 +32,7 @@ def pretrained_types(path: str | Path) -> list[str]:
     """The names of the model of pretrained weights, the most specific first: its class in Transformers, such as
     BertForQuestionAnswering, if the config names it, and its `model_type`, such as bert.
 
-    Raises: PretrainedError when the folder has no weights, or its config does not name a model type.
+    Raises: PretrainedError when the folder has no weights, or no model type.
     """
     file = encoder_folder(find_folder(path)) / CONFIG
     if not file.is_file():

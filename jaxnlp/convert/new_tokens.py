@@ -17,7 +17,7 @@ from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, encoder_vocabulary
 from jaxnlp.text.translation import TranslationProcessor
 
 _VARIANCE = 1e-9
-"""Of new rows, relative to that of the others."""
+"""Variance of new rows, relative to that of the others."""
 
 
 def with_new_tokens(
@@ -30,17 +30,16 @@ def with_new_tokens(
     """A pretrained model whose tokenizer has further tokens, with rows for them in its embeddings and its output layer.
 
     A new row is drawn from a normal distribution with the mean of the other rows and 1e-9 times their covariance; it is
-    the mean if that is not positive definite. A new bias of an output layer is 0. Rows of the weights that had no token
-    are used first, and they are as they were.
+    the mean if that is not positive definite. A new bias of an output layer is 0. Rows without a token are used first,
+    unchanged.
 
     Args:
-      adopted: what a model uses of the pretrained weights.
-      tokens: different texts.
+      adopted: the parts of the pretrained weights that a model uses.
+      tokens: distinct texts.
       seed: of the new rows: equal seeds, tokens and weights give equal rows.
       frozen: whether the parameter at a path is not trained.
 
-    Raises: ValueError for models without a pretrained tokenizer, for tokens that it has already, and for frozen
-      embeddings.
+    Raises: ValueError for models without a pretrained tokenizer, for existing tokens, and for frozen embeddings.
 
     Source: `resize_token_embeddings(mean_resizing=True)` of Transformers; Hewitt 2021, "Initializing new word
     embeddings for pretrained language models".
@@ -81,10 +80,10 @@ def rows_of_last_tokens(
 
     Args:
       config: of the model.
-      processor: of its run, with the tokenizer in it.
+      processor: of its run, with the tokenizer.
       count: number of tokens.
 
-    Returns: path -> an index of the parameter's array; None = it has no rows of these tokens.
+    Returns: path -> an index of the parameter's array; None = no rows of these tokens.
     """
     size = _tokenizer(processor).size
 
@@ -101,7 +100,7 @@ def _tokenizer(processor: Any) -> Any:
 
 
 def _new_rows(rows: np.ndarray, count: int, draw: np.random.Generator) -> np.ndarray:
-    """New rows [count, ...] for others [V, ...], biases or vectors."""
+    """New rows [count, ...], drawn from others [V, ...], biases or vectors."""
     if rows.ndim == 1 or not count:
         return np.zeros((count, *rows.shape[1:]), np.float32)
     mean = rows.mean(0, dtype=np.float64)

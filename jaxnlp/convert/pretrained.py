@@ -50,11 +50,11 @@ class Pretrained(NamedTuple):
     Attributes:
       config: shape of the model.
       params: parameters of `Bert`, NumPy arrays.
-      heads: parameters of `PretrainingHeads`: of both heads, of one head, or None; `replaced` has those of ELECTRA's
-        head of replaced tokens, which is only read and written.
+      heads: parameters of `PretrainingHeads`: of both heads, of one head, or None; `replaced` has ELECTRA's head of
+        replaced tokens, which is only read and written.
       vocabulary: the tokenizer.
-      pooling: method of computing a text's vector: `cls`, `mean`, for a run also `pooler`, or another name that
-        sentence-transformers uses. None = unknown, as in folders that sentence-transformers did not write.
+      pooling: by its name in sentence-transformers, such as `cls` or `mean`, or for a run `pooler`; None = unknown, as
+        in other libraries' folders.
       max_length: maximum length of a text in tokens; None = unknown.
       modules_after_pooling: modules of sentence-transformers after the pooling, such as `Normalize`, in order.
       embeddings: prompts, and truncation of embeddings.
@@ -71,7 +71,7 @@ class Pretrained(NamedTuple):
 
     @property
     def longest(self) -> int:
-        """Maximum length of a text in tokens: `max_length`, as far as the model has positions."""
+        """Maximum length of a text in tokens: `max_length`, up to the number of positions."""
         return min(self.max_length or self.config.max_positions, self.config.max_positions)
 
     def token_logits(self, hidden: jax.Array) -> jax.Array:
@@ -93,9 +93,8 @@ class HeadClass(NamedTuple):
 
     Attributes:
       name: of the class, after the prefix of its family.
-      prefix: of the names of the layer's tensors; a family may have another one for a classifier of texts.
-      reads_pooler: whether the layer reads the pooler's output. Otherwise it reads the vector of each token, and the
-        encoder has no pooler.
+      prefix: of the layer's tensors; a family may have another one for a classifier of texts.
+      reads_pooler: whether the layer reads the pooler's output; otherwise each token's vector, without a pooler.
     """
 
     name: str
@@ -119,12 +118,12 @@ class Classifier(NamedTuple):
       kernel: [D, C] for C outputs.
       bias: [C].
       dropout_rate: dropout rate in training.
-      names: names of the C outputs; () = the config does not have any.
+      names: of the C outputs; () = none in the config.
       problem: problem type of Transformers' config: one class, any number of classes, or a number.
       head: its class.
-      program: the module in the folder whose class computes it; None = Transformers' own class. With a program, the
-        bias is stored as [1, C], so that Transformers' own class refuses the head.
-      activation: of a number, for sentence-transformers; None = its own, a sigmoid.
+      program: the folder's module with its class; None = Transformers' own class. With a program, the bias is stored as
+        [1, C], so that Transformers' own class refuses the head.
+      activation: of a number, for sentence-transformers; None = a sigmoid.
     """
 
     kernel: np.ndarray
@@ -142,10 +141,10 @@ def read_pretrained(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretra
 
     Args:
       path: a folder, or a name such as "google-bert/bert-base-uncased", which is downloaded once.
-      ignore: names, or prefixes of names, of tensors to leave out, such as "classifier.".
+      ignore: names, or their prefixes, of tensors to leave out, such as "classifier.".
 
     Raises:
-      PretrainedError: when neither exists, when it contains another model, and for weights that are not safetensors.
+      PretrainedError: when neither exists, for another model, and for weights that are not safetensors.
       WeightsError: listing tensors that are missing, unknown or have other shapes.
     """
     whole = find_folder(path)
@@ -195,22 +194,21 @@ def save_pretrained(
 ) -> None:
     """Writes a folder that Transformers' `from_pretrained` reads, atomically.
 
-    If the pooling or the maximum length is known, it also writes the files of sentence-transformers for them. It does
-    not write the pooling `pooler`, which sentence-transformers does not support.
+    It also writes the files of sentence-transformers for a known pooling, except `pooler`, and maximum length.
 
     Args:
       folder: a new or empty folder.
-      pretrained: without heads it becomes a BertModel, with both a BertForPreTraining, with one a BertForMaskedLM or
-        a BertForNextSentencePrediction; or such a class of its family.
-      classifier: a head instead of pretraining heads; the folder becomes one of its class. `read_pretrained` must
-        then ignore the head.
-      further_heads: whether the model has heads that no class of Transformers has. Its classes with a classifier then
-        refuse the folder, since they would add a random head: their bias is an empty tensor in the weights.
+      pretrained: without heads it becomes a BertModel, with both a BertForPreTraining, with one a BertForMaskedLM or a
+        BertForNextSentencePrediction; or such a class of its family.
+      classifier: a head instead of pretraining heads, which decides the class. `read_pretrained` must then ignore the
+        head.
+      further_heads: whether the model has heads that no class of Transformers has. An empty tensor as bias then makes
+        classes with a classifier refuse the folder, instead of adding a random head.
       further_files: contents of further files, by name.
 
     Raises:
       FileExistsError: when the folder is not empty.
-      PretrainedError: for poolings and modules that this library does not support: they would be lost.
+      PretrainedError: for unsupported poolings and modules, which would be lost.
       WeightsError: for variants that Transformers does not have, and parameters that do not fit the config.
       ValueError: for a classifier together with pretraining heads; for one of texts on an encoder without a pooler, or
         one of tokens on an encoder with a pooler.
@@ -295,7 +293,7 @@ def _class(heads: Params | None, classifier: Classifier | None) -> str:
 
 
 def head_prefix(config: BertConfig, classifier: Classifier) -> str:
-    """The first part of the names of a head's tensors. The class of a program has BERT's names in every family."""
+    """The first part of the names of a head's tensors. A program's class has BERT's names in every family."""
     family = families()[config.model_type]
     if classifier.head is OF_SPANS:
         return family.answers

@@ -1,4 +1,4 @@
-"""Folders of a CLIP, or of its encoder of texts alone, as Hugging Face Transformers writes and reads them."""
+"""Folders of a CLIP, or of only its text encoder, as Hugging Face Transformers writes and reads them."""
 
 import functools
 from collections.abc import Mapping
@@ -50,21 +50,21 @@ from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.typing import Params
 
 TEXT_DEFAULTS = {theirs: TEXT.defaults[ours] for theirs, ours in TEXT.fields.items()} | {"vocab_size": 49_408}
-"""Settings that the config of an encoder of texts may leave out."""
+"""Settings that the config of a text encoder may leave out."""
 IMAGE_DEFAULTS = {theirs: IMAGE.defaults[ours] for theirs, ours in IMAGE.fields.items()} | {"image_size": 224}
-"""Settings that the config of an encoder of images may leave out."""
+"""Settings that the config of an image encoder may leave out."""
 _CLASSIFIER = "CLIPForImageClassification"
 
 
 class PretrainedCLIP(NamedTuple):
-    """A pretrained CLIP, or its encoder of texts alone.
+    """A pretrained CLIP, or only its text encoder.
 
     Attributes:
       config: shape of the model.
       params: parameters of `CLIP`, or of `TextEncoder`; NumPy arrays.
       vocabulary: the tokenizer.
       max_length: maximum length of a text in tokens.
-      images: the size and the normalisation of images; None = there is no encoder of images.
+      images: the size and the normalisation of images; None = no image encoder.
     """
 
     config: CLIPConfig | TextEncoderConfig
@@ -75,18 +75,17 @@ class PretrainedCLIP(NamedTuple):
 
 
 def read_clip(path: str | Path, *, ignore: tuple[str, ...] = ()) -> PretrainedCLIP:
-    """Reads a CLIP, or its encoder of texts alone, from a folder that Transformers or sentence-transformers wrote, or
-    from the Hugging Face Hub.
+    """Reads a CLIP, or only its text encoder, from a folder of Transformers or sentence-transformers, or from the
+    Hugging Face Hub.
 
-    If the image processor makes images of another size than config.json says, the positions are interpolated, as by
-    `read_image_encoder`.
+    Positions are interpolated to the image processor's size, as by `read_image_encoder`.
 
     Args:
       path: a folder, or a name such as "openai/clip-vit-large-patch14", which is downloaded once.
-      ignore: names, or prefixes of names, of tensors to leave out.
+      ignore: names, or their prefixes, of tensors to leave out.
 
     Raises:
-      PretrainedError: when neither exists, when it contains another model, and for weights that are not safetensors.
+      PretrainedError: when neither exists, for another model, and for weights that are not safetensors.
       WeightsError: listing tensors that are missing, unknown or have other shapes.
     """
     whole = find_folder(path)
@@ -134,7 +133,7 @@ def read_clip(path: str | Path, *, ignore: tuple[str, ...] = ()) -> PretrainedCL
 
 
 def _refuse_modules(folder: Path) -> None:
-    """Raises: PretrainedError for what sentence-transformers does beside the encoders."""
+    """Raises: PretrainedError for modules of sentence-transformers besides the encoders."""
     strange = [] if pooling_of(folder) is None else ["the module Pooling"]
     embeddings = embedding_settings(folder)
     strange += [f"truncate_dim {embeddings.truncate_dim}"] if embeddings.truncate_dim else []
@@ -144,7 +143,7 @@ def _refuse_modules(folder: Path) -> None:
 
 
 def _check(file: Path, settings: Mapping[str, Any]) -> None:
-    """Raises: PretrainedError for a config that is not that of a CLIP of images and texts."""
+    """Raises: PretrainedError for a config that is not a CLIP's."""
     strange = RULES.problems(settings)
     if _CLASSIFIER in (settings.get("architectures") or ()):
         strange.insert(0, f"the class {_CLASSIFIER}, which reads the mean of the patches, expected {ARCHITECTURE}")
@@ -156,7 +155,7 @@ def _check(file: Path, settings: Mapping[str, Any]) -> None:
 
 
 def _nested(file: Path, settings: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of an encoder in the config of both; in older files those of NAME_dict, with defaults, win."""
+    """The settings of an encoder in the config of both; in older files NAME_dict, with defaults, has priority."""
     own, older = settings.get(name), settings.get(f"{name}_dict")
     for part in (own, older):
         if not isinstance(part, dict | None):
@@ -176,7 +175,7 @@ def save_clip(folder: str | Path, pretrained: PretrainedCLIP) -> str:
     """Writes a folder that Transformers' `from_pretrained` reads, atomically, with its preprocessor_config.json.
 
     Args:
-      folder: a new or empty folder.
+      folder: new or empty.
       pretrained: the model.
 
     Returns: the name of its class in Transformers.
@@ -211,7 +210,7 @@ def save_clip(folder: str | Path, pretrained: PretrainedCLIP) -> str:
 
 
 def _text_settings(config: TextEncoderConfig, vocabulary: EncoderVocabulary, size: int) -> dict[str, Any]:
-    """The settings of an encoder of texts. Args: size: V."""
+    """The settings of a text encoder. Args: size: V."""
     ours = {**vars(config), "feed_forward_width": config.hidden_width, "projection_width": config.vector_width}
     special = vocabulary.special
     return {

@@ -72,11 +72,11 @@ def read_decoder(path: str | Path, *, ignore: tuple[str, ...] = (), output_layer
 
     Args:
       path: a folder, or a name such as "openai-community/gpt2", which is downloaded once.
-      ignore: names, or prefixes of names, of tensors to leave out, such as "score.".
-      output_layer: whether it has an output layer of tokens; otherwise the config says that it is the embedding.
+      ignore: names, or their prefixes, of tensors to leave out, such as "score.".
+      output_layer: whether to read an output layer of tokens; otherwise the config ties it to the embedding.
 
     Raises:
-      PretrainedError: when neither exists, when it contains another model, and for weights that are not safetensors.
+      PretrainedError: when neither exists, for another model, and for weights that are not safetensors.
       WeightsError: listing tensors that are missing, unknown or have other shapes.
     """
     folder = find_folder(path)
@@ -103,7 +103,7 @@ _NEEDED = ("num_layers", "num_heads", "width", "context_length")
 
 
 def _fields_of(file: Path) -> tuple[DecoderFamily, dict[str, Any], int]:
-    """The family of a config.json, the fields of our config that it gives, and V. Raises: PretrainedError."""
+    """The family of a config.json, the fields of our config that it sets, and V. Raises: PretrainedError."""
     known, settings = families(), read_object(file)
     model_type = str(settings.get("model_type"))
     kind = known[model_type].config if model_type in known else GPTConfig
@@ -116,7 +116,7 @@ def _fields_of(file: Path) -> tuple[DecoderFamily, dict[str, Any], int]:
 
 
 def family_of(config: GPTConfig) -> str:
-    """The model type as which a decoder is written: the family with the fewest variants that it does not have."""
+    """The model type of an exported decoder: the family that lacks the fewest of its variants."""
 
     def strange(family: DecoderFamily) -> tuple[bool, int]:
         differs = sum(getattr(config, name, None) != value for name, value in family.fixed.items())
@@ -136,9 +136,9 @@ def save_decoder(
     """Writes a folder that Transformers' `from_pretrained` reads, atomically: one of `family_of`.
 
     Args:
-      folder: a new or empty folder.
+      folder: new or empty.
       pretrained: the decoder.
-      head: in the place of the output layer; the folder becomes a classifier of texts.
+      head: of a classifier of texts, instead of the output layer.
       max_length: maximum length of a text in tokens; None = the context length.
 
     Returns: the name of its class in Transformers.
@@ -146,7 +146,7 @@ def save_decoder(
     Raises:
       FileExistsError: when the folder is not empty.
       WeightsError: for variants that Transformers does not have, parameters that do not fit the config, and a tokenizer
-        that Transformers would replace by that of the family.
+        that Transformers would replace by the family's.
     """
     (config, params, vocabulary), model_type = pretrained, family_of(pretrained.config)
     family, folder = families()[model_type], Path(folder).expanduser()
@@ -180,11 +180,11 @@ def save_decoder(
 
 
 _PROBE = "Don't  read 1234 times:\n\ncafe\u0301, \u6587."
-"""A text that pre-tokenizers cut in different ways."""
+"""A text that pre-tokenizers split differently."""
 
 
 def _check_tokenizer(vocabulary: BytePairs, model_type: str, title: str) -> None:
-    """Raises: WeightsError when Transformers does not use the tokenizer that is written, as for every Qwen2."""
+    """Raises: WeightsError when Transformers does not use the written tokenizer, as for every Qwen2."""
     with tempfile.TemporaryDirectory() as folder:
         vocabulary.save(Path(folder), max_length=1)
         (Path(folder) / CONFIG).write_text(json.dumps({"model_type": model_type}))

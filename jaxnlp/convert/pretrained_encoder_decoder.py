@@ -57,10 +57,10 @@ def read_encoder_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> P
 
     Args:
       path: a folder, or a name such as "google-t5/t5-small", which is downloaded once.
-      ignore: names, or prefixes of names, of tensors to leave out, such as "classification_head.".
+      ignore: names, or their prefixes, of tensors to leave out, such as "classification_head.".
 
     Raises:
-      PretrainedError: when neither exists, when it contains another model, and for weights that are not safetensors.
+      PretrainedError: when neither exists, for another model, and for weights that are not safetensors.
       WeightsError: listing tensors that are missing, unknown or have other shapes.
     """
     folder = find_folder(path)
@@ -114,7 +114,7 @@ _NEEDED = ("num_layers", "num_heads", "head_width", "width", "feed_forward_width
 def _config(
     settings: Mapping[str, Any], fields: Mapping[str, Any], family: EncoderDecoderFamily
 ) -> EncoderDecoderConfig:
-    """The model's shape, as far as config.json gives it. Args: fields: of our config. Raises: ValueError."""
+    """The model's shape from config.json. Args: fields: of our config. Raises: ValueError."""
     activation, gated = fields["feed_forward"]
     plain = {name: value for name, value in fields.items() if name not in ("feed_forward", "num_decoder_layers")}
     tied = settings.get("tie_word_embeddings", True)
@@ -131,7 +131,7 @@ def _config(
 
 
 def _start(file: Path, settings: Mapping[str, Any]) -> int:
-    """The id of the start symbol of a target: of padding, if no setting gives it. Raises: PretrainedError."""
+    """The id of a target's start symbol: padding, if no setting gives it. Raises: PretrainedError."""
     given = settings.get("decoder_start_token_id")
     start = settings.get("pad_token_id", 0) if given is None else given
     if type(start) is not int or start < 0:
@@ -141,7 +141,7 @@ def _start(file: Path, settings: Mapping[str, Any]) -> int:
 
 def _constraints(folder: Path, settings: Mapping[str, Any], start: int, size: int) -> GenerationConstraints:
     """The constraints on generated targets: settings of generation_config.json, or of config.json in a folder without
-    it. Raises: PretrainedError for settings that are not supported."""
+    it. Raises: PretrainedError for unsupported settings."""
     file = folder / GENERATION
     if file.is_file():
         generation, end = read_object(file), settings.get("eos_token_id")
@@ -164,7 +164,8 @@ def _constraints(folder: Path, settings: Mapping[str, Any], start: int, size: in
 
 
 def _check_ends(file: Path, generation: Mapping[str, Any], start: int, end: Any) -> None:
-    """Raises: PretrainedError when generation_config.json begins or ends targets with other tokens than config.json."""
+    """Raises: PretrainedError when generation_config.json and config.json have other tokens at the start or the end of
+    targets."""
     # Without a decoder_start_token_id, Transformers starts with bos_token_id.
     first = next(
         (name for name in ("decoder_start_token_id", "bos_token_id") if generation.get(name) is not None), None
@@ -188,8 +189,9 @@ def _min_length(file: Path, settings: Mapping[str, Any]) -> int:
 
 
 def _suppressed_tokens(file: Path, settings: Mapping[str, Any], size: int) -> tuple[int, ...]:
-    """The tokens that are never generated: the words of one token in `bad_words_ids`, without the end symbol, which
-    Transformers leaves out there, too. Raises: PretrainedError for longer words and unknown ids."""
+    """The tokens that are never generated: the words of one token in `bad_words_ids`, without the end symbol, as in
+    Transformers.
+    Raises: PretrainedError for longer words and unknown ids."""
     words = settings.get("bad_words_ids") or []
     single = isinstance(words, list) and all(isinstance(word, list) and len(word) == 1 for word in words)
     if not single or not all(type(one) is int and 0 <= one < size for (one,) in words):
@@ -247,9 +249,9 @@ def save_encoder_decoder(
     """Writes a folder that Transformers' `from_pretrained` reads, atomically.
 
     Args:
-      folder: a new or empty folder.
+      folder: new or empty.
       pretrained: the encoder-decoder.
-      model_type: the family as which it is written; None = the first that has its options.
+      model_type: the family to write; None = the first with its options.
 
     Returns: the name of its class in Transformers.
 
@@ -300,6 +302,6 @@ def save_encoder_decoder(
 
 
 def _model_type(config: EncoderDecoderConfig) -> str:
-    """The family that has most of a model's options; T5 rather than mT5, which has fewer."""
+    """The family with most of a model's options; T5 rather than mT5, which has fewer."""
     known = families()
     return min(reversed(known), key=lambda name: len(unsupported(config, known[name])))

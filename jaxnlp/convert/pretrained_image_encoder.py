@@ -1,4 +1,4 @@
-"""Folders of pretrained encoders of images, as Hugging Face Transformers writes and reads them."""
+"""Folders of pretrained image encoders, as Hugging Face Transformers writes and reads them."""
 
 import dataclasses
 import logging
@@ -31,12 +31,12 @@ _logger = logging.getLogger(__name__)
 
 
 class PretrainedImageEncoder(NamedTuple):
-    """A pretrained encoder of images, perhaps with heads that score classes.
+    """A pretrained image encoder, perhaps with heads that score classes.
 
     Attributes:
       config: shape of the model.
       params: parameters of `ViT`, NumPy arrays.
-      processor: the size and the normalisation of images, and the names of the classes; () = there is no head.
+      processor: the size and the normalisation of images, and the names of the classes; () = no head.
     """
 
     config: ViTConfig
@@ -45,17 +45,17 @@ class PretrainedImageEncoder(NamedTuple):
 
 
 def read_image_encoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> PretrainedImageEncoder:
-    """Reads an encoder of images from a folder that Transformers wrote, or from the Hugging Face Hub.
+    """Reads an image encoder from a folder that Transformers wrote, or from the Hugging Face Hub.
 
-    If preprocessor_config.json makes images of another size than config.json says, the positions are interpolated to
-    it, as with Transformers' `interpolate_pos_encoding`, and a warning in the log says so.
+    If preprocessor_config.json has another size than config.json, positions are interpolated to it, as with
+    Transformers' `interpolate_pos_encoding`, with a warning in the log.
 
     Args:
       path: a folder, or a name such as "google/vit-base-patch16-224", which is downloaded once.
-      ignore: names, or prefixes of names, of tensors to leave out, such as "classifier.".
+      ignore: names, or their prefixes, of tensors to leave out, such as "classifier.".
 
     Raises:
-      PretrainedError: when neither exists, when it contains another model, and for weights that are not safetensors.
+      PretrainedError: when neither exists, for another model, and for weights that are not safetensors.
       WeightsError: listing tensors that are missing, unknown or have other shapes.
     """
     folder = find_folder(path)
@@ -85,7 +85,7 @@ _NEEDED = ("num_layers", "num_heads", "width", "feed_forward_width", "patch")
 
 
 class DescribedImages(NamedTuple):
-    """An encoder of images by its settings: the shape of the model, and the processor of its images."""
+    """An image encoder by its settings: the shape of the model, and the processor of its images."""
 
     config: ViTConfig
     processor: ImageProcessor
@@ -99,17 +99,17 @@ def described_images(
     size: int,
     names: tuple[str, ...] = (),
 ) -> DescribedImages:
-    """An encoder of images by its settings, and those of the image processor next to them.
+    """An image encoder by its settings, and those of the image processor next to them.
 
     Args:
       file: the config.json.
       family: of the encoder.
-      fields: of `ViTConfig`, that the config gives.
-      settings: the encoder's in the config.
+      fields: of `ViTConfig`, from the config.
+      settings: of the encoder, in the config.
       size: of an image in the config, I.
       names: of the classes.
 
-    Raises: PretrainedError for settings that are not supported, or do not fit each other.
+    Raises: PretrainedError for settings that are unsupported, or do not fit each other.
     """
     channels = settings.get("num_channels", 3)
     if type(channels) is not int or channels not in (1, 3):
@@ -147,9 +147,9 @@ def save_image_encoder(folder: str | Path, pretrained: PretrainedImageEncoder) -
     """Writes a folder that Transformers' `from_pretrained` reads, atomically, with its preprocessor_config.json.
 
     Args:
-      folder: a new or empty folder.
-      pretrained: the encoder. With a distillation token it becomes a DeiT; with a normalisation before the first
-        block it becomes that of a CLIP; otherwise a ViT.
+      folder: new or empty.
+      pretrained: the encoder. With a distillation token it becomes a DeiT; with a normalisation before the first block
+        a CLIP's; otherwise a ViT.
 
     Returns: the name of its class in Transformers.
 
@@ -180,7 +180,7 @@ def save_image_encoder(folder: str | Path, pretrained: PretrainedImageEncoder) -
 
 
 def image_encoder_settings(family: ImageEncoderFamily, config: ViTConfig, processor: ImageProcessor) -> dict[str, Any]:
-    """The settings of config.json of an encoder of images, as which family it is written."""
+    """The config.json settings of an image encoder, in this family."""
     ours = {**vars(config), "feed_forward_width": config.hidden_width}
     ours["pooler_width"] = config.pooler_width or config.width
     ours["projection_width"] = config.vector_width

@@ -17,17 +17,17 @@ _FACTORS = {
     "original_max_position_embeddings": "rotary_original_length",
 }
 _NEEDED = {"default": (), "linear": ("factor",), "llama3": tuple(_FACTORS)}
-"""What each type of scaling reads."""
+"""Settings of each type of scaling."""
 RULES = ForeignSettings(
     applied=("rope_theta", *_FACTORS),
     supported={**dict.fromkeys(("rope_type", "type"), tuple(_NEEDED)), "partial_rotary_factor": (1.0, 1)},
     ignored={},
 )
-"""The object's settings."""
+"""Rules for the object."""
 
 
 def rotary_fields(file: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `LlamaConfig` that say how positions rotate queries and keys.
+    """The fields of `LlamaConfig` for rotary positions.
 
     Args:
       file: the config.json, for messages.

@@ -1,4 +1,4 @@
-"""The files that sentence-transformers writes next to an encoder: modules, pooling and maximum length."""
+"""The files of sentence-transformers next to an encoder: modules, pooling and maximum length."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -101,7 +101,7 @@ def embedding_settings(folder: Path) -> EmbeddingSettings:
 
 
 def score_activation(folder: Path, settings: Mapping[str, Any]) -> str | None:
-    """The activation of the scores of a cross-encoder, such as Sigmoid, which its class in Transformers does not have.
+    """The activation of a cross-encoder's scores, such as Sigmoid, which is not part of its class in Transformers.
 
     Args:
       folder: of the model.
@@ -132,7 +132,7 @@ def module_files(
       width: width of a token's vector.
       pooling, max_length, after_pooling, embeddings: as in `Pretrained`.
 
-    Raises: PretrainedError for poolings and modules that this library does not support.
+    Raises: PretrainedError for unsupported poolings and modules.
     """
     strange = [kind for kind in after_pooling if kind != "Normalize"]
     if pooling not in (None, "pooler", *POOLING_MODES.values()):

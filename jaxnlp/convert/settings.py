@@ -1,7 +1,7 @@
-"""What this library does with each setting of a model's files, as Transformers and sentence-transformers write them.
+"""Rules for each setting of a model's files, as Transformers and sentence-transformers write them.
 
-The settings of one family are in `jaxnlp.convert.encoders`, `decoders`, `encoder_decoders` or `image_encoders`. Those
-of tokenizers are in `jaxnlp.text.tokenizer_files`, those of image processors in `jaxnlp.convert.image_processors`.
+The settings of one family are in `jaxnlp.convert.encoders`, `decoders`, `encoder_decoders` or `image_encoders`; of
+tokenizers in `jaxnlp.text.tokenizer_files`; of image processors in `jaxnlp.convert.image_processors`.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,11 @@ def model_settings(
     ignored: Mapping[str, tuple[str, ...]],
     texts: bool = True,
 ) -> ForeignSettings:
-    """What is done with config.json of a model.
+    """Rules for a model's config.json.
 
     Args:
       model_type: of Transformers.
-      applied, supported, ignored: the rules of its own settings, as in `ForeignSettings`. They go before those of all
-        models.
+      applied, supported, ignored: its own rules, as in `ForeignSettings`, which precede those of all models.
       texts: whether it reads texts, and has a vocabulary.
     """
     own = {*applied, *supported}
@@ -36,7 +35,7 @@ def model_settings(
 
 
 def of_model_type(rules: ForeignSettings, model_type: str) -> ForeignSettings:
-    """The rules of another model type with the same settings."""
+    """The rules for another model type with the same settings."""
     return rules._replace(supported={**rules.supported, "model_type": (model_type,)})
 
 
@@ -160,7 +159,7 @@ POOLING_MODES = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-"""The older spelling of each pooling, in the order in which several are concatenated."""
+"""The older spelling of each pooling, in the order of concatenation."""
 
 POOLING = ForeignSettings(
     applied=("pooling_mode", *POOLING_MODES, "include_prompt"),
@@ -196,5 +195,4 @@ REFUSED_FILES = {
     "preprocessor_config.json": "a processor of other inputs than texts",
     "video_preprocessor_config.json": "a processor of other or several kinds of inputs",
 }
-"""Files that change what a model computes, and that only some readers know: those of adapters and of images. The others
-refuse them."""
+"""Files that change what a model computes, of adapters and of images; only some readers accept them."""

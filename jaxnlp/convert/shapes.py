@@ -1,4 +1,4 @@
-"""The fields of a model's config, and the names of classes, that a config.json of Transformers gives."""
+"""The fields of a model's config, and the names of classes, from Transformers' config.json."""
 
 import types
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from jaxnlp.text.foreign_settings import ForeignSettings
 
 
 class StoredModels(Protocol):
-    """How Transformers stores the models of a model type: what this file reads of it."""
+    """The parts of a family that this file reads."""
 
     @property
     def title(self) -> str:
@@ -24,11 +24,11 @@ class StoredModels(Protocol):
 
     @property
     def values(self) -> Mapping[str, Mapping[Any, Any]]:
-        """Our value for each value of a setting that is written in another way."""
+        """Our values for a setting's values that differ."""
 
     @property
     def rules(self) -> ForeignSettings:
-        """What is done with each setting of config.json."""
+        """Rules for config.json."""
 
 
 _KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {
@@ -50,19 +50,19 @@ def fields_of(
     number: str = "vocab_size",
     settings: Mapping[str, Any] | None = None,
 ) -> tuple[Any, dict[str, Any], int]:
-    """The family of a config.json, the fields of our config that it gives, and a whole number: by default V.
+    """The family of a config.json, the fields of our config that it sets, and a whole number: by default V.
 
     Args:
       file: the config.
       families: each as `StoredModels`, by its `model_type`.
       kind: the class of our config, whose types the settings must have.
-      needed: fields that the file must give.
+      needed: fields that the file must set.
       default: the model type of a file that names none.
       exported: whether this library wrote the file, perhaps with settings for a program next to it.
-      number: the setting that is this number and no field of our config.
-      settings: those in the file for this model; None = the whole file.
+      number: the setting with this number, which is not a field of our config.
+      settings: the file's part for this model; None = the whole file.
 
-    Raises: PretrainedError for other model types, and listing settings that are missing or not supported.
+    Raises: PretrainedError for other model types, and listing missing and unsupported settings.
     """
     settings = read_object(file) if settings is None else settings
     model_type = settings.get("model_type", default)
@@ -96,7 +96,7 @@ def fields_of(
 
 
 def settings_of(family: StoredModels, ours: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of config.json with these fields of our config, each with the first value that means the same.
+    """The settings of config.json for these fields of our config, each with the first equal value.
 
     Raises: WeightsError for a value that the family does not have.
     """
@@ -123,7 +123,7 @@ def refuse_variants(title: str, strange: Sequence[str]) -> None:
 
 
 def label_settings(names: Sequence[str]) -> dict[str, Any]:
-    """The settings of config.json with the names of a head's outputs, which also say how many there are."""
+    """The settings of config.json with the names of a head's outputs, and so their number."""
     return {
         "id2label": {str(label): name for label, name in enumerate(names)},
         "label2id": {name: label for label, name in enumerate(names)},
@@ -136,7 +136,7 @@ def class_names(settings: Mapping[str, Any], outputs: int, *, adapted: bool = Fa
     Args:
       settings: the config.
       outputs: their number.
-      adapted: whether the config is that of another model, whose names only apply if it has as many.
+      adapted: whether the config is another model's, whose names only apply if it has as many.
 
     Raises: ValueError for another number of names, and for other numbers.
     """
@@ -152,7 +152,7 @@ def class_names(settings: Mapping[str, Any], outputs: int, *, adapted: bool = Fa
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of classes; each that an earlier class has is followed by its id, such as `crane (517)`."""
+    """The names of classes; repeated ones are followed by their ids, such as `crane (517)`."""
     taken, found = {*names}, dict[str, None]()
     for index, name in enumerate(names):
         one = name

@@ -10,21 +10,21 @@ from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.llama import LlamaConfig
 
 OF_MODEL = ("sliding_window",)
-"""Settings of families whose layers all have a window, or none."""
+"""Settings of families with a window in all layers, or in none."""
 OF_LAYERS = (*OF_MODEL, "use_sliding_window", "max_window_layers", "layer_types")
-"""Settings of families in which some layers have a window."""
+"""Settings of families with a window in some layers."""
 _DEFAULT = 4_096
 
 
 def window_fields(file: Path, settings: Mapping[str, Any], *, some: bool) -> dict[str, Any]:
-    """The fields of `LlamaConfig` that say which layers are local, and how many tokens they see.
+    """The fields of `LlamaConfig` for local layers and their window.
 
     Args:
       file: the config.json, for messages.
       settings: its content.
       some: whether the family has windows in some of its layers, and not in all or none.
 
-    Raises: PretrainedError for other kinds of layers, and for numbers that are not possible.
+    Raises: PretrainedError for other kinds of layers, and for invalid numbers.
     """
     layers, window = settings["num_hidden_layers"], settings.get("sliding_window", _DEFAULT)
     kinds = settings.get("layer_types") if some else None

@@ -1,4 +1,4 @@
-"""Tables of tensors: which tensors of PyTorch make up which parameters, and the conversion in both directions."""
+"""Tables of tensors: the PyTorch tensors of each parameter, and the conversion in both directions."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,12 +12,12 @@ class WeightsError(ValueError):
 
 
 class TensorEntry(NamedTuple):
-    """One parameter, and the tensors that make it up.
+    """One parameter, and its tensors.
 
     Attributes:
-      tree: the name of the tree of parameters that has it.
+      tree: the name of its tree of parameters.
       path: path of the parameter; a number at its end is the index in a stack.
-      names, shapes: names and shapes of the tensors.
+      names, shapes: of the tensors.
       join: converts tensors to the parameter.
       split: converts the parameter to tensors.
     """
@@ -46,13 +46,13 @@ def kernel(
     part: int = 0,
     parts: int = 1,
 ) -> TensorEntry:
-    """The matrix of a dense layer, [inputs, *axes], which consists of one or more matrices side by side.
+    """The matrix of a dense layer, [inputs, *axes], of one or more matrices side by side.
 
     Args:
       names: of the tensors.
       transposed: whether a tensor is [features, inputs], as in PyTorch's Linear; otherwise it is [inputs, features], as
         in Transformers' Conv1D.
-      part, parts: which of how many equal parts of the features it is; the other parts are other parameters.
+      part, parts: the index and number of equal parts of the features; other parts are other parameters.
     """
     features = math.prod(axes) // len(names)
 
@@ -72,7 +72,7 @@ def kernel(
 
 
 def ones(tree: str, path: tuple[str | int, ...], *shape: int) -> TensorEntry:
-    """A parameter that no tensor holds, because nothing reads it: ones."""
+    """A parameter without a tensor, because nothing reads it: ones."""
     return TensorEntry(tree, path, (), (), lambda arrays: np.ones(shape, np.float32), lambda array: [])
 
 
@@ -86,7 +86,7 @@ def dense(
     transposed: bool = True,
     use_bias: bool = True,
 ) -> Iterator[TensorEntry]:
-    """A dense layer: `kernel`, and the bias [*axes] of as many parts. Args: stack: its index in a stack of blocks."""
+    """A dense layer: `kernel`, and the bias [*axes] in as many parts. Args: stack: its index in a stack of blocks."""
     features = math.prod(axes) // len(names)
 
     def join(arrays: list[np.ndarray]) -> np.ndarray:
@@ -130,13 +130,13 @@ class BlockNames(NamedTuple):
 
     Attributes:
       block: of each block, with {} for its index; the other names follow it.
-      qkv: queries, keys and values: three layers, or one that has all.
+      qkv: queries, keys and values: three layers, or one for all.
       attention, attention_norm: the output layer of the attention, and the normalisation of its branch.
       up, down, feed_forward_norm: the feed-forward layers, and the normalisation of their branch.
-      gate: the layer of the gate; "" = there is none. The same as `up`: its features are those of the gate, then those
-        of `up`; there are no biases.
-      head_norms: the normalisations of each head's queries and keys; () = there are none.
-      cross: attention to a memory; None = there is none.
+      gate: the layer of the gate; "" = none. The same as `up`: one layer has the gate's features, then `up`'s, without
+        biases.
+      head_norms: the normalisations of each head's queries and keys; () = none.
+      cross: attention to a memory; None = none.
     """
 
     block: str
@@ -173,12 +173,12 @@ def blocks(
       names: of a block.
       layers, heads, width, hidden: L, H, D and F.
       transposed: as for `kernel`.
-      prefix: goes before each path.
+      prefix: before each path.
       head_width: K; None = D / H.
       key_heads: G; None = H.
       use_bias: whether dense layers and normalisations have biases.
       qkv_bias: the same for queries, keys and values; None = as `use_bias`.
-      first_norm: whether the first block has a normalisation of the attention's branch.
+      first_norm: whether the first block normalises the attention's branch.
     """
     keys = head_width or width // heads
     of_qkv = use_bias if qkv_bias is None else qkv_bias
@@ -226,9 +226,9 @@ def blocks(
 
 
 def prefix_of(tensors: Iterable[str], prefixes: Sequence[str], mark: str, title: str) -> str:
-    """The first of the prefixes with which the tensor `mark` is there.
+    """The first of the prefixes under which the tensor `mark` exists.
 
-    Raises: WeightsError when there is none, which says that this is not such a checkpoint.
+    Raises: WeightsError without one: this is not such a checkpoint.
     """
     names = set(tensors)
     for prefix in prefixes:
@@ -244,7 +244,7 @@ def by_short_name(
 
     Args:
       tensors: of any shapes [...], by their own names.
-      short: the name in the table; None = the tensor means nothing.
+      short: the name in the table; None = unused.
       title: of the family, for messages.
 
     Raises: WeightsError for two names of one tensor.
@@ -263,7 +263,7 @@ def by_short_name(
 def join_all(
     held: Mapping[str, tuple[str, np.ndarray]], entries: Sequence[TensorEntry], copies: Mapping[str, str], title: str
 ) -> dict[str, Any]:
-    """The trees of parameters that consist of exactly these tensors: copies, float32.
+    """The trees of parameters with exactly these tensors: copies, float32.
 
     Args:
       held: tensors [...], each with its own name, by the name in the table.
@@ -271,7 +271,7 @@ def join_all(
       copies: tensors that some files store twice, by the name of the copy.
       title: of the family, for messages.
 
-    Raises: WeightsError listing what is missing, unknown, differs from its copy, or is not an array of such floats.
+    Raises: WeightsError listing tensors that are missing, unknown, differ from their copies, or are not such floats.
     """
     _check(held, entries, copies, title)
     trees: dict[str, Any] = {}
@@ -346,7 +346,7 @@ def _check(
 
 
 def _put(tree: dict[str, Any], path: tuple[str | int, ...], array: np.ndarray) -> None:
-    """Collects arrays whose path ends with a number in a list, in the order of the numbers."""
+    """Collects arrays whose path ends with a number in a list, in numerical order."""
     names = [name for name in path if isinstance(name, str)]
     for name in names[:-1]:
         tree = tree.setdefault(name, {})

@@ -10,8 +10,8 @@ from jaxnlp.ops.checks import expect_float
 from jaxnlp.typing import Params
 
 THEIR_PARTS = {"kernel": "weight_ih", "recurrent_kernel": "weight_hh", "bias": "bias_ih", "recurrent_bias": "bias_hh"}
-"""Our names and PyTorch's names. Our arrays have a separate axis for the gates: kernel [D, G, K], bias [G, K]. PyTorch
-uses [G K, D] and [G K], with the gates in the same order."""
+"""Our names and PyTorch's names. We have a separate axis for the gates: kernel [D, G, K], bias [G, K]. PyTorch has [G
+K, D] and [G K], with the gates in the same order."""
 
 
 def from_torch(
@@ -19,24 +19,22 @@ def from_torch(
 ) -> Params:
     """Parameters of a `Recurrent` that computes the same function.
 
-    PyTorch adds two biases to each gate. A GRU keeps both; other cells store their sum. `to_torch` splits the sum in
-    another way, so PyTorch gets other weights that compute the same function.
+    PyTorch adds two biases to each gate. A GRU keeps both; other cells store their sum, which `to_torch` splits
+    differently.
 
     Args:
-      state_dict: arrays or tensors by PyTorch's names, weight_ih_l0 and so on. If it has no biases, as with bias=False,
-        biases are 0. Names without `prefix` are ignored.
+      state_dict: arrays or tensors by PyTorch's names, weight_ih_l0 and so on. Missing biases, as with bias=False, are
+        0. Names without `prefix` are ignored.
       cell: "rnn_tanh" and "rnn_relu" for nn.RNN, "gru", "lstm".
-      num_layers: L, as PyTorch's argument.
-      bidirectional: as PyTorch's argument.
-      prefix: prefix of the names, as in "encoder.rnn.".
+      num_layers, bidirectional: as PyTorch's arguments.
+      prefix: of the names, as in "encoder.rnn.".
 
     Returns:
       {layer_0_forward: {kernel, recurrent_kernel, bias, and recurrent_bias for a GRU}, ...}, copies with the
       dtypes of the arrays.
 
-    Raises:
-      ValueError: naming tensors that are missing, unknown, not floats, in bfloat16 (which NumPy does not read), or have
-        other shapes; and for the projections of nn.LSTM(proj_size=...), which `Recurrent` does not have.
+    Raises: ValueError naming tensors that are missing, unknown, not floats, in bfloat16 (which NumPy does not read), or
+      have other shapes; and for the projections of nn.LSTM(proj_size=...), which `Recurrent` does not have.
     """
     arrays = {name: _as_array(name, array) for name, array in state_dict.items() if name.startswith(prefix)}
     projections = [name for name in arrays if name.removeprefix(prefix).startswith("weight_hr_")]
@@ -65,7 +63,7 @@ def from_torch(
 
 
 def _as_array(name: str, array: Any) -> np.ndarray:
-    """An array as it is, or a tensor as an array, also if it requires gradients in PyTorch."""
+    """An array unchanged, or a tensor as an array, also if it requires gradients in PyTorch."""
     try:
         return np.asarray(array.detach() if hasattr(array, "detach") else array)
     except TypeError as error:
@@ -77,7 +75,7 @@ def to_torch(
 ) -> dict[str, np.ndarray]:
     """The state_dict of the PyTorch layer that computes the same function; `from_torch` converts it back.
 
-    The second bias is zero, except in a GRU. All layers of a PyTorch module have the same width.
+    The second bias is zero, except in a GRU.
 
     Args:
       params: parameters of a `Recurrent` whose layers all have the same width.
@@ -86,8 +84,7 @@ def to_torch(
     Returns:
       Copies of the arrays, by PyTorch's names, with the same dtypes.
 
-    Raises:
-      ValueError: naming parameters that are missing, unknown, not floats or of other shapes.
+    Raises: ValueError naming parameters that are missing, unknown, not floats or of other shapes.
     """
     arrays = {f"{layer}/{part}": np.asarray(array) for layer, parts in params.items() for part, array in parts.items()}
     layers = _layers(cell, num_layers, bidirectional)

@@ -1,7 +1,6 @@
-"""Trained runs behind the functions of course assignments: one file an assignment, with the assignment's names.
+"""Functions of course assignments, by trained runs: one file an assignment, with its names.
 
-A course's grader calls these functions. They only convert arguments and results; docs/coursework.md says where the
-functions of the library are that do the work.
+They only convert arguments and results; docs/coursework.md names the library's functions that do the work.
 """
 
 from typing import Any
@@ -10,9 +9,9 @@ from jaxnlp.tasks import Task, Trained
 
 
 def require_run(run: Any, task: type[Task], recipe: str) -> Trained:
-    """The run itself. Args: task: the task that it must have; recipe: one that trains such runs, for the message.
+    """The run itself. Args: task: the task it must have; recipe: one that trains such runs, for the message.
 
-    Raises: ValueError for a run of another task, and for what is no run.
+    Raises: ValueError for any other run or object.
     """
     if isinstance(run, Trained) and isinstance(run.task, task):
         return run

@@ -36,7 +36,7 @@ def prediction(inp: np.ndarray, model: Trained) -> np.ndarray:
 
 
 def generation(inp: np.ndarray, forward: int, model: Trained) -> np.ndarray:
-    """The words that continue each prompt, [N, forward] int32: at each step the most probable one.
+    """The most probable continuation of each prompt, word by word, [N, forward] int32.
 
     Args:
       inp: ids of words [N, T] int, as in `fixtures/generation.npy`.

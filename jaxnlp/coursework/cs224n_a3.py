@@ -44,7 +44,7 @@ Sentence = Sequence[str] | TreeSentence
 
 
 class Word(str):
-    """A word that knows where it is: a sentence may have equal words.
+    """A word with its place: a sentence may have equal words.
 
     Attributes:
       sentence: the index of its sentence.
@@ -65,8 +65,8 @@ class Word(str):
 class ParserModel:
     """A trained parser with the method that `minibatch_parse` calls.
 
-    Each step computes the vectors of the words again. That costs little for the assignment's parser, `ud_parser`;
-    `run.parse` is faster for all parsers.
+    Each step encodes the words again, which costs little for the assignment's parser, `ud_parser`; `run.parse` is
+    faster.
 
     Attributes:
       sentences: the sentences to give to `minibatch_parse`, as lists of `Word`.
@@ -147,7 +147,7 @@ class ParserModel:
         return first.sentence
 
     def _configuration(self, index: int, parse: PartialParse) -> Configuration:
-        """The state of a parse, by the positions of its words."""
+        """The state of a parse, by word positions."""
         state = Configuration("arc_standard", len(parse.sentence))
         state.stack = [_position(word) for word in parse.stack]
         state.following = state.length - len(parse.buffer) + 1

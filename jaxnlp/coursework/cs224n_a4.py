@@ -1,7 +1,7 @@
 """CS224N, assignment 4: the methods of the assignment's class NMT, of a trained LSTM translator with attention.
 
-Letters are the assignment's: b batch, e width of the embeddings, h width of the decoder. The encoder's outputs have
-the width 2h. A source or a target that is padded has the time first, [length, b].
+Letters are the assignment's: b batch, e width of embeddings, h width of the decoder; the encoder's outputs are 2h wide.
+Padded sources and targets are [length, b].
 
 Source: Stanford CS224N, assignment 4, for the signatures; Luong et al. 2015. Differs: there is no dropout; the beam
 search is `jaxnlp.decoding.beam`, which keeps its beams until no running one can win.
@@ -88,7 +88,7 @@ class NMT:
         """The encoder's outputs [b, src_len, 2h], zeros at padding, and the decoder's first state.
 
         Args:
-          source_padded: ids [src_len, b] int; the run was trained with the end symbol as the last token.
+          source_padded: ids [src_len, b] int, each source with the end symbol last, as in training.
           source_lengths: of each source [b].
 
         Raises: ValueError for other shapes, and ids outside the vocabulary.
@@ -114,7 +114,7 @@ class NMT:
           enc_hiddens: [b, src_len, 2h].
           enc_masks: [b, src_len], 1 for padding.
           dec_init_state: hidden state and cell.
-          target_padded: ids [tgt_len, b] int, which start with the start symbol.
+          target_padded: ids [tgt_len, b] int, from the start symbol on.
 
         Raises: ValueError for other shapes, and ids outside the vocabulary.
         """
@@ -134,7 +134,7 @@ class NMT:
         """One step of the decoder: its state, the combined output o_t [b, h], and the scores e_t [b, src_len].
 
         Args:
-          Ybar_t: the embedding of a target's token, and the combined output of the step before [b, e + h].
+          Ybar_t: the target token's embedding and the previous combined output [b, e + h].
           dec_state: hidden state and cell.
           enc_hiddens: [b, src_len, 2h].
           enc_hiddens_proj: the result of `att_projection`.
@@ -205,7 +205,7 @@ def _ids(subwords: Any, words: Sequence[str]) -> list[int]:
 
 
 def _are_tokens(lengths: Sequence[int], positions: int) -> np.ndarray:
-    """Which of the positions are tokens, [b, T] bool. Raises: ValueError for lengths that do not fit."""
+    """Whether positions are tokens, [b, T] bool. Raises: ValueError for lengths that do not fit."""
     given = np.asarray(lengths)
     if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer) or not ((given >= 1) & (given <= positions)).all():
         raise ValueError(f"expected lengths [b] of int from 1 to {positions}, got {given.tolist()}")
@@ -249,6 +249,6 @@ def _decoded(params: Params, embedded: Array, memory: Memory, state: DecoderStat
 def _likelihoods(
     model: AttentionLSTM, params: Params, source: Array, mask: Array, target: Array, scored: Array
 ) -> Array:
-    """Log-likelihoods [b] of targets [b, T + 1], of the positions that are scored [b, T]."""
+    """Log-likelihoods [b] of the scored positions [b, T] of targets [b, T + 1]."""
     logits: Any = model.apply({"params": params}, source, target[:, :-1], mask)
     return -jax.vmap(cross_entropy)(logits, target[:, 1:], scored).nll

@@ -57,7 +57,7 @@ def evaluate(run: Trained, eval_corpus_path: str | Path, outputs_path: str | Pat
 
     Args:
       run: a model of questions and places.
-      eval_corpus_path: as `filepath` of `evaluate_places`.
+      eval_corpus_path: as `filepath` in `evaluate_places`.
       outputs_path: the prediction file.
 
     Raises: ValueError for a run of another task, and for a question that the model cannot read; FileNotFoundError.

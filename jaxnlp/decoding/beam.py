@@ -1,10 +1,9 @@
 """Beam search for the most probable continuations of a prompt.
 
-The search keeps two lists for each sequence: N running hypotheses, and the N best finished ones. A step reads the
-newest token of each running hypothesis and scores all N V continuations by one token. If a stop token is among the N
-most probable continuations, that hypothesis is finished. The N most probable continuations without a stop token are the
-next running hypotheses. A search with one beam is therefore greedy decoding. No two hypotheses are equal, because the
-search starts with a single empty hypothesis and each continuation differs from all others in its prefix or last token.
+The search keeps N running hypotheses for each sequence, and the N best finished ones. A step scores all N V
+continuations by one token. Those with a stop token among the N most probable ones are finished; the N most probable
+ones without it are the next running hypotheses. So one beam is greedy decoding. No two hypotheses are equal, because
+the search starts with a single empty one, and continuations differ in prefix or last token.
 """
 
 import functools
@@ -35,8 +34,7 @@ from jaxnlp.typing import Array, Params, PyTree
 class BeamResult(NamedTuple):
     """Continuations of each prompt, best first: NumPy arrays.
 
-    The search keeps N continuations of each prompt; `beam_search` returns the n_best of them. If fewer continuations
-    exist, the remaining entries have length 0 and score -inf.
+    Entries without a continuation have length 0 and score -inf. `beam_search` returns n_best instead of N.
 
     Attributes:
       tokens: [B, N, max_new_tokens] int32; each continuation is padded with the stop token, or with -1 without one.
@@ -94,29 +92,26 @@ def beam_search(
     max_lengths: np.ndarray | None = None,
     cache: PyTree | None = None,
 ) -> BeamResult:
-    """The best continuations of each prompt that beam search finds.
+    """The best continuations of each prompt by beam search.
 
     score(Y) = log P(Y | prompt) / ((o + |Y|) / (o + 1))^alpha + beta sum_s log min(sum_t a_ts, 1)
 
-    a_ts is the attention weight of target position t on source token s. The second term is present only with a coverage
-    penalty. Scores rank finished hypotheses; running hypotheses are ranked by log-probability.
+    a_ts is the attention weight of target position t on source token s; the second term needs a coverage penalty.
+    Scores rank finished hypotheses, log-probabilities running ones.
 
-    A continuation is finished when it ends with the stop token, or when it is truncated at its maximum length; both
-    kinds are ranked alike. If two scores are equal, the hypothesis that finished first comes first. If two tokens are
-    equally probable, the lower one is taken, as in greedy decoding. Equal means equal in float32.
+    A continuation is finished when it ends with the stop token, or at its maximum length; both are ranked alike. Of
+    equal scores (in float32), the hypothesis that finished first comes first; of equally probable tokens the lower one,
+    as in greedy decoding.
 
     The search stops early only if the result stays the same: each row has `n_best` finished hypotheses, and no running
-    hypothesis can reach a better score than the worst of these. Log-probabilities only decrease, and the penalty
-    reduces them most at the maximum length, so a running hypothesis with log-probability s reaches at most
-    s / ((o + maximum length) / (o + 1))^alpha. Beam search is still approximate: it discards prefixes that are not
-    among the N most probable ones of their length.
+    one can reach a better score. Log-probabilities only decrease, and the penalty reduces them most at the maximum
+    length, so a running hypothesis with log-probability s reaches at most s / ((o + maximum length) / (o + 1))^alpha.
 
     Args:
-      decoder: the model's step function and cache. Its capacity must hold the prompt and all new tokens except the
-        last.
+      decoder: the model's step function and cache, with capacity for the prompt and all new tokens except the last.
       params: the model's parameters.
       prompt: [B, T] int32; each row is continued independently.
-      num_beams: N, at least 1. Only one prefix exists before the first token, so more than V beams help only later.
+      num_beams: N, at least 1.
       max_new_tokens: maximum length of all continuations, at least 1.
       stop: the token that ends a continuation; None = all continuations are truncated.
       length_penalty: alpha, at least 0; larger values favour longer continuations.
@@ -124,18 +119,16 @@ def beam_search(
       coverage_penalty: beta, at least 0; larger values penalise unattended source tokens more. Needs a decoder and a
         cache that count coverage.
       no_repeat_ngram: size of the n-grams that no continuation may contain twice; 0 = no restriction.
-      n_best: number of continuations returned for each prompt, at most N. With fewer, the search may stop earlier.
-        None = N.
+      n_best: number of continuations to return for each prompt, at most N; fewer may stop the search earlier. None = N.
       constraints: on each continuation, whose end symbol is the stop token.
-      max_lengths: [B] int, the maximum length of each row's continuations, from 1 to `max_new_tokens`. Its values may
-        change without another compilation. None = `max_new_tokens` for all rows.
-      cache: tokens that the model has read before the prompt, such as the source of a translation; None = no tokens.
+      max_lengths: [B] int, the maximum length of each row's continuations, from 1 to `max_new_tokens`, without another
+        compilation for other values; None = `max_new_tokens`.
+      cache: tokens read before the prompt, such as the source of a translation; None = none.
 
-    Raises:
-      ValueError: when a prompt or an option is invalid, or the context is too short; the message gives the numbers.
+    Raises: ValueError when a prompt or an option is invalid, or the context is too short.
 
-    Source: Wu et al. 2016, section 7, eq. 14; Paulus et al. 2018, section 2.5, for n-grams. Differs: hypotheses are not
-    pruned by their scores, only to N.
+    Source: Wu et al. 2016, section 7, eq. 14; Paulus et al. 2018, section 2.5, for n-grams. Differs: hypotheses are
+    pruned only to N, not by score.
     """
     check_request(decoder, prompt, max_new_tokens)
     if num_beams < 1:
@@ -203,17 +196,10 @@ def compile_beam_search(
 
     Args:
       compile_ahead: (jitted function, its arguments) -> its abstract results; starts to compile it.
-      decoder: as for `beam_search`, like all arguments below.
-      params: the model's parameters.
+      decoder, params, num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, constraints: as for `beam_search`.
       batch: B, a multiple of the devices that share the rows.
-      num_beams: N.
-      max_new_tokens: maximum length of all continuations.
-      stop: the token that ends a continuation.
       coverage: whether there is a coverage penalty.
-      no_repeat_ngram: size of the n-grams that no continuation may contain twice.
-      n_best: number of continuations returned for each prompt.
       cache: abstract.
-      constraints: on each continuation.
     """
     rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, constraints)
     settings = _Settings(0.0, 0.0, 0.0 if coverage else None, np.ones(batch, np.int32))
@@ -235,7 +221,7 @@ def _read(mesh, decoder, params, window, count, cache):
 
 @functools.partial(jit, static_argnums=(0, 1, 2))
 def _start(mesh, decoder, rules, last, cache):
-    """The search before the first token: one empty hypothesis. Several would all have the same continuations."""
+    """The search before the first token: one empty hypothesis. Several would have the same continuations."""
 
     def of_rows(_, last, cache):
         batch, num_beams = len(last), rules.num_beams
@@ -362,10 +348,9 @@ def _continuations(running: BeamResult, scores: Array, tokens: Array, length: Ar
 
 
 def _best(groups: Sequence[BeamResult]) -> BeamResult:
-    """The N best hypotheses of groups of N; if scores are equal, those of earlier groups.
+    """The N best hypotheses of groups of N; of equal scores, those of earlier groups.
 
-    The first group starts with N empty hypotheses. They come before the empty ones of the other groups, which may have
-    tokens and a length.
+    The first group starts with N empty hypotheses, which come before other groups' empty ones with tokens and a length.
     """
     joined = BeamResult(*(jnp.concatenate(parts, axis=1) for parts in zip(*groups, strict=True)))
     scores, indices = top_k(joined.scores, groups[0].scores.shape[1])

@@ -27,22 +27,20 @@ def complete(
 ) -> list[np.ndarray]:
     """The greedy continuation of each prompt, up to the stop token.
 
-    Prompts of the same length form batches, so a completion does not depend on the other prompts.
+    Prompts of equal length form batches, so a completion does not depend on other prompts.
 
     Args:
       decoder: the model's step function and cache.
       params: its parameters.
       prompts: [N] int32 each, of any lengths that `generate` accepts.
-      stop: the token that ends a completion. It is not part of the completion.
-      max_new_tokens: maximum length of a completion, at least 1. A completion also ends when the context is full.
-      batch_sizes: possible numbers of prompts in a batch. The last prompts of a length are padded to the smallest that
-        fits.
+      stop: the token after a completion, which is not part of it.
+      max_new_tokens: maximum length of a completion, at least 1; also limited by the context.
+      batch_sizes: possible numbers of prompts in a batch; a smaller last batch is padded to the smallest that fits.
 
     Returns:
       A completion for each prompt, [n] int32, n at most `max_new_tokens`.
 
-    Raises:
-      ValueError: when max_new_tokens or a batch size is below 1; for a prompt that `generate` rejects.
+    Raises: ValueError when max_new_tokens or a batch size is below 1; for a prompt that `generate` rejects.
     """
     for name, value in (("max_new_tokens", max_new_tokens), ("batch_sizes", min(batch_sizes))):
         if value < 1:

@@ -16,7 +16,7 @@ class Hypothesis(NamedTuple):
 def distinct_texts(
     sequences: Iterable[tuple[Sequence[int], float]], decode: Callable[[Sequence[int]], str]
 ) -> list[Hypothesis]:
-    """The hypotheses with distinct texts. Several sequences of subwords can have one text; the first of them is kept.
+    """The hypotheses with distinct texts: of several sequences of subwords with one text, the first.
 
     Args:
       sequences: tokens and scores, best first; those with score -inf do not exist.

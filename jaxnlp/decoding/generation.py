@@ -22,23 +22,20 @@ SMALLEST_BUCKET = 16
 class Decoder:
     """The functions of a model that generation uses.
 
-    The cache stores what the model needs of the tokens that it has read. It is a pytree of arrays [B, ...], one row for
-    each sequence, and of scalars, which apply to all rows.
+    The cache of the tokens read is a pytree of arrays [B, ...], one row for each sequence, and of scalars for all rows.
 
     Attributes:
       prepare: trained parameters -> parameters as `read` takes them; called once, before the first token.
       read: (params, tokens [B, T], cache, count) -> (logits [B, T, V], cache). Only the first `count` tokens, [] int
-        from 1 to T, are added to the cache. The other tokens are padding, and their logits are meaningless. A model may
-        give the logits of the last of the `count` tokens alone, [B, 1, V]. A count of None: all are tokens, and have
-        logits.
-      empty_cache: batch size -> a cache without tokens. A model that reads a source first has no empty cache: each
-        search is given a cache that was made from its sources.
+        from 1 to T, are added to the cache; others are padding, with arbitrary logits. A model may return only the
+        logits of the last of them, [B, 1, V]. None = all T tokens, with logits.
+      empty_cache: batch size -> a cache without tokens. A model that reads a source first has none: each search gets a
+        cache of its sources.
       capacity: maximum number of tokens in a cache; None = unlimited.
       vocabulary_size: V, with which prompts are checked; None = prompts are not checked.
-      reorder: (cache, rows [B]) -> the cache whose row n is row `rows[n]` of the given cache. Both rows must have the
-        same source.
+      reorder: (cache, rows [B]) -> the cache with `rows[n]` as row n; both rows must have the same source.
       coverage: cache -> the coverage of the source by each row's attention, sum_s log min(sum_t weight_ts, 1), [B];
-        None = the model does not attend to a source.
+        None = no attention to a source.
     """
 
     prepare: Callable[[Params], Params]
@@ -59,9 +56,9 @@ def decoder_of(model: Any, length: int | None = None) -> Decoder:
     Args:
       model: a Linen module that is called with `tokens, cache=, count=` and has `empty_cache(batch)`, `capacity`,
         `vocabulary_size` and `decoding_params(params)`, all as in `Decoder`. It may have `with_cache_length(length)`:
-        the same function with a cache for at most so many tokens.
-      length: of the longest sequence, in tokens: the cache of some models is then smaller than the context. It is
-        rounded up to a power of two, so that few programs are compiled. None = the whole context.
+        the same function with a smaller cache.
+      length: of the longest sequence, in tokens, for a smaller cache; rounded up to a power of two, to compile few
+        programs. None = the whole context.
     """
     with_cache_length = getattr(model, "with_cache_length", None)
     if length is not None and with_cache_length is not None:
@@ -114,10 +111,7 @@ def prompt_buckets(capacity: int | None) -> list[int]:
 
 
 def bucket_length(length: int, capacity: int | None) -> int:
-    """The length to which a prompt is padded: a power of two of at least 16, or the capacity.
-
-    Each such length is compiled once.
-    """
+    """The padded length of a prompt, which is compiled once: a power of two of at least 16, or the capacity."""
     bucket = max(SMALLEST_BUCKET, 1 << (length - 1).bit_length())
     return bucket if capacity is None else min(capacity, bucket)
 
@@ -135,9 +129,8 @@ def generate(
 ) -> Iterator[np.ndarray]:
     """Continues prompts token by token.
 
-    When the context is full, generation continues with the newest half of the context as the prompt. A cache cannot
-    slide instead, because learned positions start at 0. A token therefore depends on at least half a context of earlier
-    tokens, if there are as many. With unlimited capacity no token is read twice.
+    When the context is full, generation continues with the newest half of the context as the prompt, because a cache of
+    learned positions cannot slide. So a token depends on at least half a context of earlier tokens.
 
     Args:
       decoder: the model's step function and cache.
@@ -145,17 +138,16 @@ def generate(
       prompt: [B, N] int32, N from 1 to the capacity.
       max_new_tokens: number of tokens to yield, at least 1.
       key: token n is drawn with fold_in(key, n).
-      sampling: how tokens are drawn; None = from the whole distribution.
-      stop: generation ends early when every row has yielded this token. Until then all rows are continued.
-      cache: tokens that the model has read before the prompt, such as the source of a translation; None = no tokens.
-        With a cache, the capacity must hold the prompt and all new tokens except the last.
+      sampling: options; None = from the whole distribution.
+      stop: generation ends early when every row has yielded this token; until then all rows continue.
+      cache: tokens read before the prompt, such as the source of a translation; None = none. With a cache, the capacity
+        must hold the prompt and all new tokens except the last.
 
     Returns:
-      An iterator over the next token of each row, [B] int32. A token is computed when it is requested.
+      An iterator over the next token of each row, [B] int32, computed on request.
 
-    Raises:
-      ValueError: at the call, when the prompt is not [B, N], is empty, is longer than the capacity or has tokens
-        outside the vocabulary, or when max_new_tokens is below 1; the message gives the numbers.
+    Raises: ValueError at the call, when the prompt is not [B, N], is empty, is longer than the capacity or has tokens
+      outside the vocabulary, or when max_new_tokens is below 1.
     """
     check_request(decoder, prompt, max_new_tokens)
     if cache is not None:
@@ -177,12 +169,9 @@ def compile_generation(
 
     Args:
       compile_ahead: (jitted function, its arguments) -> its abstract results; starts to compile it.
-      decoder: as for `generate`, like the options.
-      params: the model's parameters.
+      decoder, params, max_new_tokens, sampling: as for `generate`.
       batch: B.
       length: N.
-      max_new_tokens: number of tokens.
-      sampling: how tokens are drawn.
     """
     params, sampling, capacity = compile_ahead(prepared, decoder, params), sampling or Sampling(), decoder.capacity
     key, mesh = jax.random.key(0), mesh_of(params)
@@ -255,7 +244,7 @@ def pad_to_bucket(decoder: Decoder, prompt: np.ndarray) -> np.ndarray:
 
 
 def prepare(decoder: Decoder, params: Params) -> Params:
-    """Parameters as `decoder.read` takes them. They are copied only if any of them changes."""
+    """Parameters as `decoder.read` takes them, copied only if any of them changes."""
     traced = prepared.trace(decoder, params)
     program = traced.jaxpr.jaxpr
     given = dict(zip(map(id, program.invars), jax.tree.leaves(params), strict=True))
@@ -276,8 +265,7 @@ def read_prompt(
 ) -> tuple[Array, PyTree]:
     """Reads the first `count` tokens of a padded prompt [B, T], after those in the cache.
 
-    Returns:
-      Logits of the next token, [B, V], and the cache.
+    Returns: logits of the next token, [B, V], and the cache.
     """
     cache = decoder.empty_cache(window.shape[0]) if cache is None else cache
     logits, cache = decoder.read(params, window, cache, count)

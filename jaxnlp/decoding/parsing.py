@@ -1,7 +1,7 @@
 """Parsing whole sentences by transitions: the most probable one at each step, or a beam of sequences.
 
-It takes a function of scores, not a model. Sentences of a batch take their steps together until all are finished. A
-transition that is not allowed has no probability, so that each result is a tree with one root.
+It takes a function of scores, not a model. Sentences of a batch take their steps together until all are finished.
+Illegal transitions have probability 0, so each result is a tree with one root.
 """
 
 from collections.abc import Callable
@@ -45,10 +45,9 @@ class Trees(NamedTuple):
 def beam_parse(
     score: Score, lengths: Array, positions: int, *, num_relations: int, system: System, num_beams: int
 ) -> Trees:
-    """The trees of the most probable sequences of transitions that a beam of N finds; N = 1 is greedy.
+    """The trees of the most probable sequences of transitions in a beam of N; N = 1 is greedy.
 
-    In arc_standard all sequences of a sentence have the same length. In arc_eager those with words that move back are
-    longer; finished sequences stay in the beam.
+    Finished sequences stay in the beam: in arc_eager, words that move back make sequences longer.
 
     Args:
       score: gives logits; see `Score`.
@@ -77,7 +76,7 @@ def beam_parse(
         return nodes, node_labels(nodes, state.relations, num_relations)
 
     def ended(state: ParserState, totals: Array) -> Array:
-        """Which sequences are finished or do not exist, since a sentence has fewer than N [B, N] bool."""
+        """Whether sequences are finished, or missing, since a sentence has fewer than N [B, N] bool."""
         return of_all(finished)(state) | (totals == -jnp.inf)
 
     def step(carry: tuple[ParserState, Array, Array]) -> tuple[ParserState, Array, Array]:
@@ -121,8 +120,8 @@ def _where(done: Array, old: Array, new: Array) -> Array:
 def _best(
     state: ParserState, logits: Array, legal: Array, done: Array, totals: Array
 ) -> tuple[ParserState, Array, Array, Array]:
-    """The N best continuations of each sentence: the states before them, their transitions, totals, and which are
-    finished already."""
+    """The N best continuations of each sentence: the states before them, their transitions, totals, and whether they
+    are finished."""
     batch, beams, choices = logits.shape
     logprobs = jax.nn.log_softmax(jnp.where(legal, logits, -jnp.inf), axis=-1, where=legal)
     stay = jnp.where(jnp.arange(choices)[None, None] == 0, 0.0, -jnp.inf)

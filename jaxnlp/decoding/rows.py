@@ -2,8 +2,8 @@
 
 Inside a jitted step nothing crosses the devices. With several processes, `on_host` gathers the tokens after each step.
 
-A search runs over the devices that have its parameters. They share its rows if the parameters are whole on each device
-of a mesh with the axis `data`; see `jaxnlp.typing.BATCH_AXIS`.
+A search runs over the devices of its parameters, which share its rows if the parameters are whole on each device of a
+mesh with the axis `data`; see `jaxnlp.typing.BATCH_AXIS`.
 """
 
 import functools
@@ -34,9 +34,9 @@ def by_rows(mesh: Mesh | None, function: Callable[..., T], params: Params, *arra
 
     Args:
       mesh: see `mesh_of`; without one, the function sees all rows.
-      function: its results have the rows of `arrays`; its scalars are those of all rows.
+      function: its results have the rows of `arrays`; its scalars are for all rows.
       params: whole on each device.
-      arrays: trees of arrays [B, ...], B a multiple of the devices, and of scalars, which hold for all rows.
+      arrays: trees of arrays [B, ...], B a multiple of the devices, and of scalars for all rows.
     """
     if mesh is None:
         return function(params, *arrays)
@@ -72,10 +72,8 @@ def on_host(x: jax.Array) -> np.ndarray:
 
 
 def jitted_by_rows(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A jitted function of parameters and NumPy arrays [B, ...]; the devices of the parameters share the rows.
-
-    Its results [B, ...] are on the host.
-    """
+    """A jitted function of parameters and NumPy arrays [B, ...]; the devices of the parameters share the rows. Its
+    results [B, ...] are on the host."""
 
     @functools.partial(jit, static_argnums=0)
     def program(mesh: Mesh | None, params: Params, *arrays: Any) -> Any:

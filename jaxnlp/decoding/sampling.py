@@ -43,8 +43,8 @@ def filtered_logits(logits: jax.Array, sampling: Sampling) -> jax.Array:
       sampling: its temperature must be positive.
 
     Returns:
-      [..., V] float32. Top-k is applied before top-p. At least the most probable token remains. Tokens that are as
-      probable as the last of the top k remain too.
+      [..., V] float32. Top-k is applied before top-p. The most probable token always remains, and so do tokens as
+      probable as the last of the top k.
 
     Source: Fan et al. 2018 (top-k); Holtzman et al. 2020, section 3.1 (top-p).
     """
@@ -64,7 +64,7 @@ def filtered_logits(logits: jax.Array, sampling: Sampling) -> jax.Array:
 
 
 def sample(logits: jax.Array, key: jax.Array, sampling: Sampling) -> jax.Array:
-    """One token for each row of logits [B, V]: [B] int32. At temperature 0 it is the most probable one, for any key."""
+    """One token for each row of logits [B, V]: [B] int32; at temperature 0 the most probable one, for any key."""
     if sampling.temperature == 0.0:
         return jnp.argmax(logits, axis=-1).astype(jnp.int32)
     rows, size = logits.shape

@@ -1,6 +1,6 @@
 """The processor of language models of images: each pixel is a token, the nearest colour of a palette.
 
-Axes that the library's glossary does not have: I rows or columns of an image, R channels.
+Further axes: I rows or columns of an image, R channels.
 """
 
 import dataclasses
@@ -11,11 +11,11 @@ import numpy as np
 from jaxnlp.images.processor import ImageProcessor
 
 START = 0
-"""The token before the first pixel. It is also the id of a colour: a model tells them apart by their position."""
+"""The token before the first pixel. It is also a colour's id: its position distinguishes it."""
 LARGEST = 2**16
 """Maximum number of colours."""
 _TOGETHER = 512
-"""Number of colours whose distances to the palette are computed at once: they fit in a cache."""
+"""Number of colours to compare with the palette at once: they fit in a cache."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Palette:
     """Colours and their ids, and how images are read. Equal by value.
 
     Attributes:
-      images: reads images of one size; it neither normalises nor classifies them.
+      images: reads images of one size, without normalisation and classes.
       colours: the colour with id v at index v, with R values from 0 to 255 each.
     """
 
@@ -52,7 +52,7 @@ class Palette:
         return self.images.size**2
 
     def __call__(self, images: Any, *, resize: bool = False) -> dict[str, np.ndarray]:
-        """`tokens` [B, T] int32, the inputs of a model, of anything that `ImageProcessor` takes. Raises: as it does."""
+        """`tokens` [B, T] int32, a model's inputs, for any input of `ImageProcessor`. Raises: as it does."""
         return {"tokens": sequences(self.encode(self.images(images, resize=resize)["images"]))["tokens"]}
 
     def encode(self, images: np.ndarray) -> np.ndarray:
@@ -93,7 +93,7 @@ def sequences(ids: np.ndarray) -> dict[str, np.ndarray]:
 def _nearest(colours: np.ndarray, palette: np.ndarray) -> np.ndarray:
     """The index of the nearest of a palette [V, R] int to each colour [N, R] int, [N]; the first of equally near ones.
 
-    All numbers are whole and below 2**24, so float32 is exact.
+    All numbers are integers below 2**24, so float32 is exact.
     """
     colours, palette = colours.astype(np.float32), palette.astype(np.float32)
     squares = np.square(palette).sum(axis=1)

@@ -11,12 +11,12 @@ from PIL import Image
 
 
 def png(images: np.ndarray, *, columns: int = 1, scale: int = 1) -> str:
-    """Images in a grid, as a PNG file in base64. Between the images the picture is transparent.
+    """Images in a grid, as a PNG file in base64, transparent between them.
 
     Args:
       images: [N, I, I, R] uint8.
       columns: number of images in a row.
-      scale: factor by which they are enlarged.
+      scale: factor of enlargement.
     """
     count, size, _, channels = images.shape
     rows = -(-count // columns)

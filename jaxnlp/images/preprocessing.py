@@ -1,4 +1,4 @@
-"""How images of any size become squares of one size."""
+"""Conversion of images of any size to squares of one size."""
 
 import dataclasses
 from typing import Any, Self, get_args
@@ -15,8 +15,8 @@ class Preprocessing:
     """Scales an image, and crops its middle. Equal by value.
 
     Attributes:
-      size: to which an image is scaled: (shorter side,), or (rows, columns); () = it is not scaled.
-      crop: rows and columns of the middle, with black pixels around a smaller image; () = it is not cropped.
+      size: of a scaled image: (shorter side,), or (rows, columns); () = not scaled.
+      crop: rows and columns of the middle, with black pixels around a smaller image; () = not cropped.
       resample: the number of Pillow's filter.
       conversion: of colours, before the image is scaled.
     """
@@ -41,7 +41,7 @@ class Preprocessing:
         return cls((size,), (size, size), conversion=conversion)
 
     def for_size(self, size: int, old: int) -> Self:
-        """The same for images of `size` pixels in place of `old`: the same share of an image is cropped."""
+        """The same for images of `size` pixels instead of `old`: the same share of an image is cropped."""
         if size == old and (self.size or self.crop):
             return self
         if not self.size:
@@ -58,7 +58,7 @@ class Preprocessing:
         return (longer, shorter) if columns <= rows else (shorter, longer)
 
     def result_size(self, rows: int, columns: int) -> tuple[int, int]:
-        """Rows and columns of an image of this size after it is scaled and cropped."""
+        """Rows and columns of an image of this size after scaling and cropping."""
         return (self.crop[0], self.crop[1]) if self.crop else self.scaled_size(rows, columns)
 
     def changes(self, rows: int, columns: int) -> bool:

@@ -1,6 +1,6 @@
 """The processor of image classifiers: from image files to arrays, and the classes.
 
-Axes that the library's glossary does not have: I rows or columns of an image, R channels.
+Further axes: I rows or columns of an image, R channels.
 """
 
 import dataclasses
@@ -23,10 +23,9 @@ class ImageProcessor:
     Attributes:
       size: rows and columns, I.
       channels: R: 1 for grey images, 3 for colour.
-      mean: of each channel of the training images, with pixels in [0, 1].
-      stddev: of each channel.
+      mean, stddev: of each channel of the training images, with pixels in [0, 1].
       classes: their names, in the order of their ids; () = a pretrained model without a head.
-      preprocessing: how images are scaled and cropped, as in training. Those that then have another size are errors.
+      preprocessing: scaling and cropping, as in training; results of another size are errors.
     """
 
     size: int
@@ -53,14 +52,14 @@ class ImageProcessor:
 
     @property
     def targets(self) -> OneClass:
-        """The targets: one of the classes. Raises: ValueError when there are none."""
+        """The targets: one of the classes. Raises: ValueError without classes."""
         if not self.classes:
             raise ValueError("these weights have no head that predicts classes; train one with --init-from")
         return OneClass(self.classes)
 
     @property
     def by_part(self) -> dict[str, Self]:
-        """The processor of each part, by name: of the only part, whose name is empty."""
+        """The processor by part: itself, with an empty name."""
         return {"": self}
 
     @property
@@ -85,19 +84,19 @@ class ImageProcessor:
 
         Args:
           path: of a PNG, JPEG or any other file that Pillow reads.
-          resize: scale an image that would have another size, and crop its middle square.
+          resize: scale an image of another size, and crop its middle square.
 
         Raises: FileNotFoundError; ValueError naming the file, if it is not an image or has another size.
         """
         return self._fitted(open_image(path, self.channels, self.preprocessing.conversion), str(path), resize)
 
     def __call__(self, images: Any, *, resize: bool = False) -> dict[str, np.ndarray]:
-        """`images` [B, I, I, R] uint8, of anything that `array` takes; one image is one row. Raises: as `array`."""
+        """`images` [B, I, I, R] uint8, from any input of `array`; one image is one row. Raises: as `array`."""
         several = [images] if is_one(images) else list(images)
         return {"images": np.stack([self.array(image, resize=resize) for image in several])}
 
     def array(self, image: Any, *, resize: bool = False) -> np.ndarray:
-        """An image [I, I, R] uint8, from a file, or from an image or array that `with_channels` takes.
+        """An image [I, I, R] uint8, from a file, or from any input of `with_channels`.
 
         Raises: as `read`; ValueError for another array.
         """
@@ -141,8 +140,7 @@ class ImageProcessor:
 
 
 def pixel_statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel of [N, I, I, R] uint8, in units of 255; the deviation of a constant
-    channel is 1."""
+    """Mean and standard deviation of each channel of [N, I, I, R] uint8, in units of 255; 1 for a constant channel."""
     counts = [np.bincount(images[..., channel].ravel(), minlength=256) for channel in range(images.shape[-1])]
     levels = np.arange(256) / 255.0
     means = [float(count @ levels / count.sum()) for count in counts]

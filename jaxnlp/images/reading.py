@@ -16,13 +16,13 @@ from jaxnlp.input_files.web_addresses import absence
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 """Suffixes of image files."""
 MOST_SIDE = 65_535
-"""Pixels of a side, as in JPEG. Pillow takes seconds for a damaged file of a row of a hundred million."""
+"""Maximum pixels of a side, as in JPEG. Pillow takes seconds for a damaged file with a row of a hundred million."""
 MODES = {1: "L", 3: "RGB"}
 """Pillow's mode for each number of channels."""
 Conversion = Literal["opaque", "pillow", "pillow_rgb"]
-"""How colours become those of a model: transparent pixels become white (opaque); by Pillow alone, which ignores
-transparency, as Transformers does with files (pillow); or so, and then by Transformers' do_convert_rgb, which makes
-white the colour that a file without alpha marks as transparent (pillow_rgb)."""
+"""Conversion of colours: transparent pixels become white (opaque); Pillow's, which ignores transparency, as
+Transformers does with files (pillow); or then also Transformers' do_convert_rgb, which whitens the colour that a file
+without alpha marks as transparent (pillow_rgb)."""
 
 
 class UnreadableImageError(ValueError):
@@ -35,7 +35,7 @@ def is_image_file(path: Path) -> bool:
 
 
 def printable(path: Path | str) -> str:
-    """The path as a text that can be written: bytes that are not UTF-8 become `\\xff`."""
+    """The path as a text; bytes that are not UTF-8 become `\\xff`."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
@@ -74,16 +74,16 @@ def open_image(path: Path, channels: int, conversion: Conversion = "opaque") -> 
 def with_channels(image: Any, channels: int, conversion: Conversion = "opaque") -> Image.Image:
     """An image with this number of channels and 8 bits a channel.
 
-    It is rotated as its camera says, and 16 bits become 8 as in `eight_bits`. Unless there is another conversion,
-    transparent pixels become white; Pillow itself reduces files with 16-bit colours, to the upper 8 bits.
+    It is rotated as its camera says, and 16 bits become 8 as in `eight_bits`; Pillow itself reduces files with 16-bit
+    colours to the upper 8 bits.
 
     Args:
-      image: one of Pillow's, or an array [I, I] or [I, I, R] with R from 1 to 4: grey, grey and alpha, colours, colours
-        and alpha. The dtypes are those of `eight_bits`.
+      image: Pillow's, or an array [I, I] or [I, I, R] with R from 1 to 4: grey, grey and alpha, colours, colours and
+        alpha, in the dtypes of `eight_bits`.
       channels: 1 for grey, 3 for colours.
       conversion: of the rotated image.
 
-    Raises: ValueError for another array; OSError or another error of Pillow for an image that it cannot decode.
+    Raises: ValueError for another array; OSError or another error of Pillow for an undecodable image.
     """
     picture = ImageOps.exif_transpose(image) if isinstance(image, Image.Image) else _from_array(image)
     if picture.mode.startswith(("I", "F")):  # Pillow would cut off all above 255

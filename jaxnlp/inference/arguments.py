@@ -45,7 +45,7 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
 def listed(items: Any, expected: str) -> list[Any]:
     """The items as a list. Args: expected: the start of the message, with the name of one item.
 
-    Raises: ValueError for what is no list: a number, bytes, or a mapping, whose items would be its keys.
+    Raises: ValueError for anything else: a number, bytes, or a mapping, whose items would be its keys.
     """
     scalar = getattr(items, "ndim", None) == 0  # such an array has __iter__, which raises
     if is_frame(items):  # its items are the names of columns, or columns
@@ -56,10 +56,10 @@ def listed(items: Any, expected: str) -> list[Any]:
 
 
 def plain_kinds(signature: inspect.Signature, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments, with Python's numbers in the place of those of NumPy and JAX.
+    """The arguments, with Python's numbers instead of NumPy's and JAX's.
 
-    Raises: ValueError naming an argument that by its type is True or False, or a number, but has another value. A text
-      such as "no" would be true.
+    Raises: ValueError naming an argument with a value of another type than True or False, or a number. A text such as
+    "no" would be true.
     """
     plain = dict(given)
     for name, value in given.items():
@@ -102,12 +102,12 @@ def with_plain_kinds(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_frame(items: Any) -> bool:
-    """Whether these are several columns, such as a DataFrame of pandas or polars, whose items are names or columns."""
+    """Whether an argument is a table, such as a DataFrame of pandas or polars, which iterates over names or columns."""
     return hasattr(items, "columns") and hasattr(items, "shape")
 
 
 def is_one(inputs: Any) -> bool:
-    """Whether the argument is one input: a text, a path, or an image: an array of 2 or 3 axes, or one of Pillow's."""
+    """Whether an argument is one input: a text, a path, or an image: an array of 2 or 3 axes, or Pillow's."""
     if isinstance(inputs, str | Path):  # also an element of an array of strings, which has a dtype
         return True
     if is_frame(inputs) or getattr(getattr(inputs, "dtype", None), "kind", "") in ("O", "S", "T", "U"):  # texts

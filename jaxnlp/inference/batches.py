@@ -11,32 +11,31 @@ from jaxnlp.typing import PyTree
 
 
 class Shape(NamedTuple):
-    """The shape of a batch: its number of rows, and their length in tokens, words or other positions."""
+    """The shape of a batch: number of rows, and their length in tokens, words or other positions."""
 
     rows: int
     length: int
 
 
 BatchFunction = Callable[[Sequence[int], Shape], PyTree]
-"""(indices of inputs, at most `rows` of them; the shape of their batch) -> arrays with one row an input; the last rows
-are padding. Without indices all rows are padding, as in `warm_up`."""
+"""(indices of inputs, at most `rows`; the shape of their batch) -> arrays with one row an input; the last rows are
+padding. Without indices all rows are padding, as in `warm_up`."""
 
 SHORT, LONGER = 32, 128
 """Lengths for most texts."""
 FAR = 16 * LONGER
 """If texts may be longer than this, one text has one length more, and 64 texts have one less."""
 OVERHEAD = 100
-"""Cost of a batch in positions: on a CPU, reading the weights takes as long as computing about so many positions."""
+"""Cost of a batch in positions: on a CPU, reading the weights takes as long as computing this number of positions."""
 
 
 def text_shapes(longest: int) -> tuple[Shape, ...]:
-    """The shapes of batches of texts for one forward pass: at most nine, so that few programs are compiled.
+    """The shapes of batches of texts for one forward pass: at most nine, to compile few programs.
 
-    A CPU computes one long text about as fast as each of eight, so there the lengths for one text are close. Other
-    devices compute eight texts in little more time than one.
+    A CPU computes one long text about as fast as each of eight, so its lengths for one text are close. Other devices
+    compute eight texts in little more time than one.
 
-    Args:
-      longest: maximum length of a text.
+    Args: longest: maximum length of a text.
     """
     if target_platform() != "cpu":
         return decoding_shapes(longest)
@@ -52,8 +51,7 @@ def decoding_shapes(longest: int) -> tuple[Shape, ...]:
 
     Each step reads the weights, so eight texts take little more time than one, also on a CPU.
 
-    Args:
-      longest: maximum length of a text.
+    Args: longest: maximum length of a text.
     """
     lengths: dict[int, tuple[int, ...]] = {
         1: (SHORT, LONGER, longest),
@@ -66,7 +64,7 @@ def decoding_shapes(longest: int) -> tuple[Shape, ...]:
 
 
 def _shapes(lengths: Mapping[int, Sequence[int]], longest: int) -> tuple[Shape, ...]:
-    """Each number of rows with its lengths, none of which is above the longest."""
+    """Each number of rows with its lengths, up to the longest."""
     return tuple(
         Shape(rows, length)
         for rows, some in lengths.items()
@@ -75,19 +73,19 @@ def _shapes(lengths: Mapping[int, Sequence[int]], longest: int) -> tuple[Shape, 
 
 
 def _up_to(longest: int) -> list[int]:
-    """Lengths from `LONGER` to the longest, each the same multiple of the one before, rounded up to multiples of 16."""
+    """Lengths from `LONGER` to the longest, in a geometric sequence, rounded up to multiples of 16."""
     steps = 3 if longest > FAR else 2
     exact = [round(LONGER * (longest / LONGER) ** (step / steps)) for step in range(steps)]
     return [-(-length // 16) * 16 for length in exact] + [longest]
 
 
 def row_shapes() -> tuple[Shape, ...]:
-    """The shapes of batches of inputs that all have one size, such as images. One costs as much as 64 positions."""
+    """The shapes of batches of inputs of one size, such as images. One costs as much as 64 positions."""
     return tuple(Shape(rows, 64) for rows in (1, 8, 64))
 
 
 def padded_length(length: int, shapes: Sequence[Shape]) -> int:
-    """The length to which a single input of this length is padded."""
+    """The padded length of a single input."""
     return min(shape.length for shape in shapes if shape.rows == 1 and shape.length >= length)
 
 
@@ -95,13 +93,12 @@ def batches(lengths: Sequence[int], shapes: Sequence[Shape], step_cost: int = 0)
     """Divides inputs into batches of these shapes with the lowest total cost.
 
     A batch costs all its positions, padding included, its steps and `OVERHEAD`. Batches have inputs of similar length,
-    so the best division of the n shortest inputs is a batch of the last of them after the best division of the others.
+    by dynamic programming over the n shortest inputs.
 
     Args:
       lengths: of each input [N], at most that of the longest shape.
-      shapes: those of `text_shapes`, `decoding_shapes` or `row_shapes`.
-      step_cost: of outputs that are found in as many steps as the longest input of the batch has positions: cost of a
-        step in positions, besides those of its rows.
+      shapes: of `text_shapes`, `decoding_shapes` or `row_shapes`.
+      step_cost: additional cost, in positions, of each of as many steps as the longest input has positions.
 
     Yields:
       The indices of at most `rows` inputs, and the shape.
@@ -126,8 +123,8 @@ def packed_rows(lengths: Sequence[int], longest: int, most: int) -> list[list[in
 
     Args:
       lengths: of each input [N].
-      longest: length of a row; a longer input has a row of its own.
-      most: number of inputs in a row.
+      longest: length of a row; a longer input has its own row.
+      most: maximum number of inputs in a row.
 
     Returns: the indices of the inputs in each row.
     """
@@ -144,7 +141,7 @@ def packed_rows(lengths: Sequence[int], longest: int, most: int) -> list[list[in
 def in_batches(
     lengths: Sequence[int], shapes: Sequence[Shape], compute: BatchFunction, step_cost: int = 0
 ) -> list[PyTree]:
-    """The results of a function of batches for each input, in their order: trees of NumPy arrays.
+    """The results of a function of batches for each input, in order: trees of NumPy arrays.
 
     Args:
       lengths: of each input [N].

@@ -22,19 +22,18 @@ def cache_folder() -> Path:
 
 
 MOST_BYTES = 4 * 2**30
-"""Maximum size of the folder of compiled programs. Above it, the least recently used ones are removed when a process
-starts."""
+"""Maximum size of the folder of compiled programs; a process removes the least recently used ones at its start."""
 
 
 def use_compilation_cache(folder: Path | None = None) -> None:
     """Keeps compiled programs on disk, so that the next process does not compile them again.
 
-    JAX's own settings have priority: a folder that JAX already uses stays, and nothing is kept when
-    `jax_enable_compilation_cache` is False (in the environment: JAX_ENABLE_COMPILATION_CACHE=0).
+    JAX's own settings have priority: its folder stays, and nothing is kept when `jax_enable_compilation_cache` is False
+    (in the environment: JAX_ENABLE_COMPILATION_CACHE=0).
 
     Args:
-      folder: the cache; None = JAX's, or a folder in `cache_folder`, of at most `MOST_BYTES`. If that folder cannot be
-        made, nothing is kept; if it cannot be written, it is only read.
+      folder: the cache; None = JAX's, or a folder in `cache_folder`, of at most `MOST_BYTES`, which is only read if it
+        cannot be written.
     """
     import jax  # imported here, because data pipelines import this module but do not need jax
     from jax.experimental.compilation_cache import compilation_cache
@@ -62,7 +61,7 @@ def use_compilation_cache(folder: Path | None = None) -> None:
 
 @functools.cache
 def _replace_unreadable() -> None:
-    """Lets JAX replace a file that it cannot read, such as one that a full disk has truncated.
+    """Lets JAX replace an unreadable file, such as one that a full disk has truncated.
 
     JAX keeps a file that exists, so each later start would compile the program again.
     """

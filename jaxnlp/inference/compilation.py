@@ -1,4 +1,4 @@
-"""Announces compilation that takes long."""
+"""Announces slow compilation."""
 
 import contextlib
 import logging
@@ -47,7 +47,7 @@ def compilation_announced() -> Iterator[None]:
 
 
 def announce_no_more() -> None:
-    """Ends the announcements of this block: a line that is not complete follows."""
+    """Ends the announcements of this block, before an incomplete line of output."""
     _watch.spent = max(_watch.spent, PATIENCE_SECONDS)
 
 

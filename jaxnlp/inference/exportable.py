@@ -11,15 +11,15 @@ from jaxnlp.typing import Params, PyTree
 
 
 class Axes:
-    """The axes of a program whose sizes are open, each with a letter of the glossary.
+    """The axes of variable size in a program, each with a letter of the glossary.
 
     >>> axes = Axes(T=(1, 512))
     >>> axes("B, 2, T", bool)
     ShapeDtypeStruct(shape=(B, 2, T), dtype=bool)
 
     Args:
-      limits: the smallest and the largest size of an axis; None = any. Each of these axes must occur in an input.
-        Others have any size from 1.
+      limits: the smallest and the largest size of an axis, which must occur in an input; None = any. Others have any
+        size from 1.
     """
 
     def __init__(self, **limits: tuple[int, int | None]):
@@ -29,20 +29,19 @@ class Axes:
         self._scope = jax.export.SymbolicScope([*least, *most])
 
     def __call__(self, sizes: str, dtype: Any = "int32") -> jax.ShapeDtypeStruct:
-        """The shape of an array. Args: sizes: its axes: letters, and digits for sizes that are fixed."""
+        """The shape of an array. Args: sizes: its axes: letters, and digits for fixed sizes."""
         return jax.ShapeDtypeStruct(jax.export.symbolic_shape(sizes, scope=self._scope), dtype)
 
 
 def axes_of_batches(
     batch: Callable[[int, int], Mapping[str, Any]], names: Sequence[str], *, longest: int, shortest: int = 1
 ) -> tuple[Axes, dict[str, jax.ShapeDtypeStruct]]:
-    """The shapes of arrays of a batch, by name, whose rows B and positions T may have any number.
+    """The shapes of arrays of a batch, by name, with variable rows B and positions T.
 
     Args:
-      batch: (rows, length) -> a batch; its axes whose sizes change with these are B and T.
+      batch: (rows, length) -> a batch; axes that change with these are B and T.
       names: of the arrays.
-      longest: the largest T.
-      shortest: the smallest T.
+      longest, shortest: limits of T.
     """
     small, large = batch(1, 2), batch(3, 4)
 
@@ -56,15 +55,14 @@ def axes_of_batches(
 
 
 class Exportable(NamedTuple):
-    """A function of a trained model that can be written as a program.
+    """A function of a trained model to write as a program.
 
     Attributes:
-      returns: what it returns, in words.
-      apply: (params, inputs) -> outputs; inputs and outputs are trees of arrays by name, of dicts, lists and tuples
-        only: see `flat`.
-      axes: the axes whose sizes are open.
+      returns: its results, in words.
+      apply: (params, inputs) -> outputs; both are trees of arrays by name, of dicts, lists and tuples: see `flat`.
+      axes: the axes of variable size.
       inputs: the shape of each input.
-      labels: the names behind ids and scores, as JSON; None = there are none.
+      labels: the names of ids and scores, as JSON; None = none.
       onnx: whether the converter to ONNX knows its operations.
     """
 
@@ -77,6 +75,6 @@ class Exportable(NamedTuple):
 
 
 def flat(tree: PyTree) -> tuple[list[Any], Callable[[Any], PyTree]]:
-    """The leaves of a tree such as a cache, and the function that makes a tree of leaves again."""
+    """The leaves of a tree such as a cache, and the function that rebuilds the tree."""
     leaves, structure = jax.tree.flatten(tree)
     return leaves, lambda others: jax.tree.unflatten(structure, list(others))

@@ -1,9 +1,9 @@
 """Tables of text with a delimiter between the fields of a row: CSV, TSV and similar files.
 
-Two conventions are in use. Spreadsheets enclose a field with delimiters, line breaks or quotes in quotes, and double
-the quotes in it (RFC 4180). Other files, such as those of GLUE, have no quoting: a quote is a character of the text. A
-file of the second kind, read as one of the first, loses rows: a quote at the start of a field encloses all rows up to
-the next quote. Spark and MySQL write a third kind: quotes enclose fields, and a backslash is before a quote in a field.
+Three conventions are in use. Spreadsheets enclose a field with delimiters, line breaks or quotes in quotes, and double
+the quotes in it (RFC 4180). Spark and MySQL put a backslash before a quote in a quoted field. Other files, such as
+GLUE's, have no quoting: read as the first kind, they lose rows, since a quote at the start of a field encloses all rows
+up to the next quote.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class Record(NamedTuple):
 
 
 def checked_delimiter(delimiter: str | None, field: str) -> str | None:
-    r"""The delimiter, a tab for `\t` as it is typed in a shell. Raises: ValueError naming the field."""
+    r"""The delimiter, a tab for `\t` typed in a shell. Raises: ValueError naming the field."""
     if delimiter == r"\t":
         return "\t"
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
@@ -54,13 +54,13 @@ def between(delimiter: str) -> str:
 
 
 def stated_delimiter(text: str) -> tuple[str | None, str]:
-    """The delimiter that the first line states, as `sep=;` for Excel, and the text with this line empty."""
+    """The delimiter in the first line, as `sep=;` for Excel, and the text with this line empty."""
     stated = re.match(r"sep=(.)\n", text)
     return (stated[1], text[len("sep=;") :]) if stated else (None, text)
 
 
 def header_fields(text: str, delimiter: str) -> list[str]:
-    """The fields of the first line with text, without white space around them; [] = there is none."""
+    """The fields of the first line with text, stripped; [] = no such line."""
     first = next((line for line in text.split("\n") if line.strip()), "")
     reader = _reader([first.replace("\r", " ")], delimiter=delimiter, skipinitialspace=True)
     return [field.strip() for field in next(reader, [])]
@@ -69,8 +69,8 @@ def header_fields(text: str, delimiter: str) -> list[str]:
 def find_delimiter(text: str, usual: str, needed: Sequence[str]) -> str:
     """The delimiter of a table: the usual one, unless the header has the needed columns only with another one.
 
-    If no columns are needed, or the header has them with no delimiter, it is the usual one. If the header then has a
-    single column, it is the one with the most columns.
+    If no columns are needed, or no delimiter gives them, it is the usual one, or for a header of a single column the
+    one with the most columns.
     """
     names = {delimiter: header_fields(text, delimiter) for delimiter in (usual, *DELIMITERS)}
     for delimiter, fields in names.items():
@@ -82,20 +82,18 @@ def find_delimiter(text: str, usual: str, needed: Sequence[str]) -> str:
 def read_records(text: str, file: str, delimiter: str, quotes: Quotes = "auto") -> list[Record]:
     """The rows of a table, the header first. Empty lines are not rows, except in a table of one column.
 
-    Spreadsheets may write no delimiters for empty fields at the end of a row. Such fields are empty, and a warning
-    counts the rows. If no row has a delimiter, the first is refused.
+    Spreadsheets may leave out delimiters for empty fields at the end of a row; a warning counts such rows. If no row
+    has a delimiter, the first is refused.
 
     Args:
       text: of the file, with LF at line ends.
       file: its name, for messages.
       delimiter: one character.
-      quotes: csv = quotes enclose fields, and are doubled in them; backslash = quotes enclose fields, and have a
-        backslash before them in fields; none = quotes are characters; auto = csv, but if quotes would enclose whole
-        rows or are not closed, backslash if the rows then have the right width; otherwise quotes of files with tabs are
-        characters, and other files are refused.
+      quotes: csv = quotes enclose fields, and are doubled in them; backslash = as csv, with a backslash before them;
+        none = quotes are characters; auto = csv, unless quotes would enclose whole rows or are not closed; then
+        backslash, if the rows get the right width; otherwise none for files with tabs, and an error for others.
 
-    Raises: DataError naming the line where a row has more fields than the header, or a quote is not closed or
-      ambiguous.
+    Raises: DataError naming the line of a row with more fields than the header, or of an unclosed or ambiguous quote.
     """
     lines = text.removesuffix("\n").split("\n")
     with contextlib.suppress(DataError):
@@ -198,8 +196,8 @@ def _stripped(records: Sequence[Record]) -> list[list[str]]:
 def _quoted(
     lines: Sequence[str], file: str, delimiter: str, *, blanks: bool = False, escape: str | None = None
 ) -> list[Record]:
-    """The rows with quoted fields, before which there may be blanks. In a field a quote is doubled, or has the escape
-    before it. Raises: DataError."""
+    """The rows with quoted fields, perhaps after blanks. In a field a quote is doubled, or follows the escape. Raises:
+    DataError."""
     # Strict: otherwise an unclosed quote would make the rest of the file one field.
     ended = (f"{line}\n" for line in lines)
     quoting: dict[str, Any] = {"escapechar": escape, "doublequote": escape is None}
@@ -224,7 +222,7 @@ def _reader(lines: Iterable[str], **dialect: Any) -> Any:
 
 
 def _without_empty(records: list[Record]) -> list[Record]:
-    """Without empty lines before the header and, if the table has several columns, below it."""
+    """Without empty lines before the header, and below it in a table of several columns."""
     width = next((len(record.fields) for record in records if record.fields != [""]), 1)
     first = next((index for index, record in enumerate(records) if record.fields != [""]), len(records))
     return [record for record in records[first:] if width == 1 or record.fields != [""]]
@@ -233,9 +231,9 @@ def _without_empty(records: list[Record]) -> list[Record]:
 def _refuse_doubtful(records: Sequence[Record], lines: Sequence[str], file: str, delimiter: str) -> None:
     """Raises DataError naming the first row with a quoted field that may be several rows.
 
-    In a table with tabs, this is a field with a tab and a line break but no quote, since texts rarely have tabs.
-    Sentences often have commas. So in other tables each line of the row must be a row of the right width itself, and in
-    a column all values of these rows must also be values of other rows, or all must be numbers.
+    In a table with tabs, this is a field with a tab and a line break but no quote, since texts rarely have tabs. In
+    other tables each line of the row must be a row of the right width, and in a column all values of these rows must
+    also be values of other rows, or all must be numbers.
     """
     width = len(records[0].fields) if records else 0
     columns: list[set[str]] = []
@@ -263,7 +261,6 @@ def _refuse_doubtful(records: Sequence[Record], lines: Sequence[str], file: str,
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[set[str]]:
-    """The values of each column."""
     return [set(map(str.strip, column)) for column in itertools.zip_longest(*rows, fillvalue="")]
 
 
@@ -276,7 +273,7 @@ def _is_number(text: str) -> bool:
 
 
 def _checked(records: list[Record], file: str, delimiter: str, short: bool) -> list[Record]:
-    """The rows, all as wide as the header. Rows of blanks only become rows of blank fields.
+    """The rows, all as wide as the header. Rows of only blanks get blank fields.
 
     Args: short: whether rows may have fewer fields, if any row has a delimiter.
 

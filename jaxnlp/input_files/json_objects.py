@@ -9,8 +9,7 @@ from typing import Any
 from jaxnlp.corpus import DataError
 
 DEEPEST = 100
-"""Levels of nested lists and objects in JSON. Files have ten at most; Python fails, with an error of its own, at about
-1,000."""
+"""Maximum levels of nested lists and objects in JSON. Files have at most ten; Python fails at about 1,000."""
 _SEPARATOR = re.compile(r"[\s,]*")
 
 
@@ -34,7 +33,7 @@ def parse_json(text: str | bytes, **options: Any) -> Any:
 
 
 def is_json(text: str) -> bool:
-    """Whether a file's text is JSON: it begins with an object, a list of objects, or spaCy's list of lists."""
+    """Whether a file's text is JSON: it starts with an object, a list of objects, or spaCy's list of lists."""
     first = re.match(r'\s*(?:\[\s*(?:\{|\[\s*")|\{.*)', text)
     if first is None or first.group().lstrip()[0] == "[":
         return first is not None
@@ -81,7 +80,7 @@ def _is_one_of_several(first: str, text: str) -> bool:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object. Raises: ValueError for a name that occurs twice, of which only the last would count."""
+    """A JSON object. Raises: ValueError for a repeated name, of which only the last would count."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise ValueError(f"the name {Counter(name for name, _ in pairs).most_common(1)[0][0]!r} occurs twice")

@@ -11,7 +11,7 @@ _logger = logging.getLogger(__name__)
 
 
 def report_truncated(truncated: Sequence[int], texts: int, max_length: int) -> None:
-    """Prints how many texts were truncated, and names the first; prints nothing if there are none.
+    """Prints the number of truncated texts, if any, and names the first.
 
     Args:
       truncated: indices of the truncated texts.
@@ -23,7 +23,7 @@ def report_truncated(truncated: Sequence[int], texts: int, max_length: int) -> N
 
 
 def warn_of_truncated(truncated: Sequence[int], texts: int, max_length: int) -> None:
-    """Logs a warning like the note of `report_truncated`, for methods of a trained model."""
+    """Logs a warning as `report_truncated`, for methods of a trained model."""
     if truncated:
         _logger.warning(_truncated(truncated, texts, max_length))
 
@@ -37,10 +37,10 @@ def _truncated(truncated: Sequence[int], texts: int, max_length: int) -> str:
 
 
 def report_blank(blank: Sequence[int], count: int, texts: Sequence[str], file: Path | None) -> None:
-    """Prints how many texts are blank, and names the first; prints nothing if there are none.
+    """Prints the number of blank texts, if any, and names the first.
 
     Args:
-      blank: the numbers of blank rows, as `jaxnlp.text.raw_texts.blank_rows` returns them.
+      blank: the numbers of blank rows, from `jaxnlp.text.raw_texts.blank_rows`.
       count: number of all rows.
       texts, file: the source of the rows, as in `rows_of`.
     """
@@ -52,12 +52,12 @@ def report_blank(blank: Sequence[int], count: int, texts: Sequence[str], file: P
 
 
 def report_skipped(skipped: Sequence[str], count: int, inputs: str, what: str) -> None:
-    """Prints how many inputs have no result, and why the first has none; prints nothing if all have one.
+    """Prints the number of inputs without a result, if any, and the reason of the first.
 
     Args:
-      skipped: the place and the reason of each input without a result.
+      skipped: the position and the reason of each input without a result.
       count: number of all inputs.
-      inputs: what they are, such as "texts".
+      inputs: their name, such as "texts".
       what: the missing result, such as "tree".
     """
     if skipped:

@@ -1,4 +1,4 @@
-"""Texts for a verb: words of its command, lines of a file or of standard input, or rows of a table."""
+"""Texts for a verb: arguments, lines of a file or of standard input, or rows of a table."""
 
 import io
 import os
@@ -16,22 +16,22 @@ from jaxnlp.input_files.tables import Columns, Dialect, MissingColumnsError, Tab
 from jaxnlp.input_files.text_files import bad_byte, decoded, has_surrogate, is_gzip, is_utf8, line_feeds, uncompressed
 
 _IN_TEXTS = {"\t": "a tab", "\r": "a carriage return before its end"}
-"""Characters that may have been meant as the end of a text, and their names in notes."""
+"""Characters that may mean the end of a text, and their names in notes."""
 
 T = TypeVar("T")
 Row = tuple[str, ...]
 """A text, or a text and its pair."""
 
 CHUNK = 1024
-"""Number of rows that are read at a time: they are answered before the next rows are read."""
+"""Number of rows to read and answer at once."""
 
 
 class TextColumns(NamedTuple):
     """The columns of a table that have the texts.
 
     Attributes:
-      texts: column of the text, and of the second text of a pair; () = every file has one row a line, whatever its
-        suffix, and tabs are part of the texts.
+      texts: column of the text, and of the second text of a pair; () = files of any suffix have one row a line, and
+        tabs are part of the texts.
       dialect: of the table.
     """
 
@@ -57,17 +57,16 @@ def rows_of(
 ) -> Iterator[Row]:
     """The texts of a command, or of a file; without both, of standard input.
 
-    A file is checked completely before its first row, so a wrong line stops no work that has started. Standard input
-    is checked line by line. Notes on standard error name a text that is the name of a file, and count single texts with
-    a tab.
+    A file is checked completely before its first row, standard input line by line. Notes on standard error name a text
+    that is a file's name, and count single texts with a tab.
 
     Args:
       texts: the texts of the command.
       pairs: the second text of each pair; empty if `count` is 1.
-      file: one row a line, two texts with a tab between them; or a table, by its suffix; "-" is standard input. It is
-        decompressed if it is a gzip file.
-      count: number of texts in a row, 1 or 2. None = 2 if pairs are given, or a table has a column of them, or the
-        first line that is not blank has one tab; otherwise 1.
+      file: one row a line, two texts with a tab between them; or a table, by its suffix; perhaps gzip; "-" is standard
+        input.
+      count: number of texts in a row, 1 or 2. None = 2 if pairs are given, a table has a column of them, or the first
+        nonblank line has one tab; otherwise 1.
       columns: of a table; and the encoding of a file, but standard input is UTF-8.
 
     Yields:
@@ -75,8 +74,8 @@ def rows_of(
 
     Raises:
       ValueError: naming the text, or the file and its line, that lacks a tab or is not UTF-8; when the first line has
-        the names of a table's columns; when texts come from two sources, or from no source; when the only text is "-",
-        which means standard input in --file.
+        the names of a table's columns; for two sources of texts, or none; when the only text is "-", which means --file
+        -.
       OSError: when the file cannot be read.
     """
     if file is not None and (texts or pairs):
@@ -104,11 +103,11 @@ def check_row(row: Row, number: int) -> None:
 
 
 def read_text(path: Path, columns: TextColumns = TextColumns()) -> str:  # noqa: B008  # a constant
-    """A whole text file, decompressed if it is a gzip file; line ends become LF.
+    """A whole text file, perhaps gzip, with LF at line ends.
 
     Args:
       path: the file; "-" is standard input.
-      columns: of the run; their dialect has the encoding of a file, but standard input is UTF-8.
+      columns: of the run, with the encoding of a file, but standard input is UTF-8.
 
     Raises:
       ValueError: naming the file, when it is damaged or not in this encoding.
@@ -151,18 +150,18 @@ def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
 
 
 def name_of(file: Path) -> str:
-    """The file's name in messages; that of "-" is standard input."""
+    """The file's name in messages; standard input for "-"."""
     return "standard input" if str(file) == "-" else str(file)
 
 
 def position_of(texts: Sequence[str], file: Path | None, number: int) -> str:
-    """The place of a row of `rows_of`, for messages. Args: number: of the row, from 1."""
+    """The position of a row of `rows_of`, for messages. Args: number: of the row, from 1."""
     source = file or Path("-")
     return f"text {number}" if texts else f"{name_of(source)}, {'row' if is_table(source) else 'line'} {number}"
 
 
 def _check_names(texts: Sequence[str], pairs: Sequence[str]) -> None:
-    """Reports the first text that is the name of a file. Raises: ValueError when "-" is the only text."""
+    """Reports the first text that is a file's name. Raises: ValueError when "-" is the only text."""
     if [*texts] == ["-"]:
         raise ValueError("expected a text, got -; to read standard input, give --file -")
     named = next((text for text in (*texts, *pairs) if os.path.isfile(text)), None)
@@ -196,7 +195,7 @@ def _rows_of_file(file: Path, columns: TextColumns, *, given: bool, count: int |
 
 
 def _opened(file: Path, given: bool, encoding: str) -> BinaryIO:
-    """The bytes of a file, as UTF-8 if that is not its encoding."""
+    """The bytes of a file, converted to UTF-8."""
     if str(file) != "-":
         if not is_utf8(encoding):
             return io.BytesIO(decoded(file.read_bytes(), file, encoding).encode())
@@ -211,7 +210,7 @@ def _opened(file: Path, given: bool, encoding: str) -> BinaryIO:
 
 
 def _header_of(line: str, columns: TextColumns, count: int | None) -> tuple[str, list[str]] | None:
-    """The delimiter and the fields of a first line that has the names of the columns; otherwise None."""
+    """The delimiter and the fields of a first line with the names of the columns; otherwise None."""
     for delimiter in DELIMITERS:
         names = header_fields(line, delimiter)
         if len(names) > 1 and {*columns.texts[: count or 1]} <= {*names}:

@@ -25,7 +25,7 @@ USUAL_DELIMITERS = {"csv": ",", "tsv": "\t"}
 MOST_NAMES = 20
 """Maximum number of columns in a message."""
 _ROWS = "; write an object for each row, as pandas does with orient='records'"
-"""What to do about other JSON, such as pandas writes with another orient."""
+"""The remedy for other JSON, such as pandas writes with another orient."""
 
 _logger = logging.getLogger(__name__)
 
@@ -39,7 +39,6 @@ class Columns(NamedTuple):
 
     Attributes:
       texts: of the text, or of both texts of a pair.
-      label: of the label.
       id: of the examples' names; None = numbers from 1.
     """
 
@@ -59,7 +58,7 @@ class TableRow(NamedTuple):
       line: line of the file at which the row starts, from 1.
       id: its name.
       texts: one or two.
-      label: without white space around it; None = the column is not read.
+      label: stripped; None = not read.
       cells: of all columns of the table.
     """
 
@@ -71,7 +70,7 @@ class TableRow(NamedTuple):
 
     @property
     def is_blank(self) -> bool:
-        """Whether a text has no characters but white space."""
+        """Whether a text is only white space."""
         return not all(map(str.strip, self.texts))
 
 
@@ -82,7 +81,7 @@ class UserTable(NamedTuple):
     rows: list[TableRow]
 
     def source(self, kept: Sequence[TableRow]) -> SourceRows:
-        """The table as the source of examples: of those of its rows that were kept."""
+        """The table as the source of examples from its `kept` rows."""
         indices = {row.line: index for index, row in enumerate(self.rows)}
         return SourceRows(
             [indices[row.line] for row in kept],
@@ -98,7 +97,7 @@ class Dialect:
 
     Attributes:
       format: None = by the file's suffix.
-      delimiter: one character between fields; None = by the format, or, if the columns are not there, by the header.
+      delimiter: one character between fields; None = by the format, or by the header if columns are missing.
       quotes: as `jaxnlp.input_files.delimited.read_records`.
       encoding: of the file.
     """
@@ -110,14 +109,14 @@ class Dialect:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file's suffix is that of a table; .txt is not, since most such files have one text a line."""
+    """Whether a file's suffix is a table's; .txt is not, since most such files have one text a line."""
     suffix = _suffix(path)
     return suffix in ENDINGS and suffix != ".txt"
 
 
 def warn_of_tables(paths: Sequence[Path]) -> None:
-    """Warns of files that are read as text although their suffixes are those of tables: column names, quotes and
-    separators are then part of the text."""
+    """Warns of files that are read as text although their suffixes are tables': column names, quotes and separators
+    become text."""
     if tables := [path for path in paths if is_table(path)]:
         _logger.warning(
             "%s: all characters are read as text, with the names and quotes of a table%s; to read the texts of a "
@@ -161,15 +160,14 @@ def read_table(
     """All rows of a table; texts and labels may be blank.
 
     Args:
-      path: the file; decompressed if its name ends in .gz.
-      columns: the columns to read.
+      path: the file, perhaps .gz.
+      columns: to read.
       dialect: of the file.
-      labelled: whether the column of labels is read, and must exist; None = it is read if it exists.
+      labelled: whether labels are read, and required; None = read if they exist.
       separator: joins the labels of a JSON list; None = lists are errors.
 
-    Raises:
-      FileNotFoundError, DataError: when it cannot be read or has no rows, a column is missing, or a row is malformed;
-        the message has the line and what was expected.
+    Raises: FileNotFoundError, DataError when it cannot be read or has no rows, a column is missing, or a row is
+      malformed.
     """
     format, text = dialect.format or table_format(path), read_text_file(path, dialect.encoding)
     if format == "json":
@@ -194,7 +192,7 @@ def table_with(source: SourceRows, names: Sequence[str], rows: Sequence[Sequence
 
     Args:
       source: all rows of the table.
-      names: of the further columns; a name that the table has gets a number, as in `predicted 2`.
+      names: of the further columns; an existing name gets a number, as in `predicted 2`.
       rows: the further fields of each row of the table.
     """
     file, taken = io.StringIO(), source.columns
@@ -226,10 +224,10 @@ def labelled_rows(
       path: of the table.
       rows: of the table.
       column: of the labels.
-      labelled: whether labels are required. If not, and no row has a label, all rows are kept, with the label None.
+      labelled: whether labels are required. Otherwise a table without labels keeps all rows, with the label None.
       fate: of the removed rows, for the warning.
 
-    Raises: DataError when labels are required, but no row has one.
+    Raises: DataError when no row has a required label.
     """
     without = sum(row.label == "" for row in rows)
     if not without:
@@ -262,7 +260,7 @@ def _delimited_table(
 
 
 def _unless_null(field: str) -> str:
-    """The field; an empty one instead of the sign of MySQL and PostgreSQL for a missing value."""
+    """The field; an empty one for MySQL's and PostgreSQL's sign for a missing value."""
     return "" if field == r"\N" else field
 
 
@@ -287,7 +285,7 @@ def _indices(
 
 
 def _missing(missing: Sequence[str], names: Sequence[str]) -> str:
-    """Missing names for a message; with what differs if a name of the file looks the same."""
+    """Missing names for a message, with the difference from a similar name of the file."""
     composed = {unicodedata.normalize("NFC", name): name for name in names}
     alike = {name: composed.get(unicodedata.normalize("NFC", name)) for name in missing}
     return ", ".join(
@@ -296,7 +294,7 @@ def _missing(missing: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _json_table(path: Path, text: str, columns: Columns, labelled: bool | None, separator: str | None) -> UserTable:
-    """The rows of objects. The columns are the names in any of them; an object without a name has an empty field."""
+    """The rows of objects. The columns are the names in any of them; missing names give empty fields."""
     objects = _objects(path, text)
     names = _names(objects)
     labelled = columns.label in names if labelled is None else labelled
@@ -331,7 +329,7 @@ def _names(objects: Sequence[tuple[int, dict[str, Any]]]) -> tuple[str, ...]:
 
 
 def _unless_nan(value: Any) -> Any:
-    """The value; None instead of NaN, which pandas and json write for a missing one."""
+    """The value; None for NaN, which pandas and json write for a missing one."""
     return None if value != value else value
 
 
@@ -343,7 +341,7 @@ def _json_cell(value: Any) -> str:
 
 
 def _json_text(value: Any, where: str) -> str:
-    """A text; null is a blank one. A number is the text that a CSV file has for it."""
+    """A text; null is blank. A number is the text of a CSV file."""
     if value is None:
         return ""
     if isinstance(value, bool | int | float):

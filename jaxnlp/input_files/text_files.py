@@ -1,4 +1,4 @@
-"""Text files: from bytes to text, with the encoding that a file probably has if it is not the expected one."""
+"""Text files: from bytes to text, with a guess of the encoding if it is not the expected one."""
 
 import codecs
 import gzip
@@ -41,18 +41,18 @@ def check_encoding(name: str, field: str = "encoding") -> None:
 def read_text_file(
     path: Path, encoding: str | None = None, *, old_line_ends: bool = True, may_be_empty: bool = False
 ) -> str:
-    """The text of a file, uncompressed if it is a gzip file; line ends become LF.
+    """The text of a file, perhaps gzip, with LF at line ends.
 
     Args:
       path: the file.
-      encoding: of the file; None = UTF-8, and --data.encoding is not an option. A byte-order mark is removed.
+      encoding: of the file; None = UTF-8, without --data.encoding. A byte-order mark is removed.
       old_line_ends: whether a single CR also ends a line; otherwise it becomes a blank.
       may_be_empty: whether an empty file has an empty text; otherwise it is an error.
 
     Raises:
       FileNotFoundError: when there is no such file.
       DataError: when it is damaged, empty, or not in this encoding; names the line and the offset of the first bad byte
-        and, if possible, the encoding that the file probably has.
+        and, if possible, the probable encoding.
     """
     if not path.is_file():
         problem = "is a folder" if path.is_dir() else absence(path)
@@ -73,7 +73,7 @@ def decoded(raw: bytes, file: Path | str, encoding: str = UTF_8, *, option: bool
     """The text of a file's bytes, without a byte-order mark. Line ends stay unchanged.
 
     Args:
-      raw: all bytes of the file; uncompressed if they are those of a gzip file, or if the file's name ends in .gz.
+      raw: all bytes of the file, perhaps gzip by content or name.
       file: its name.
       encoding: of the text.
       option: whether --data.encoding can set it.
@@ -95,8 +95,8 @@ def decoded(raw: bytes, file: Path | str, encoding: str = UTF_8, *, option: bool
 
 
 def _warn_of_another_encoding(raw: bytes, text: str, file: Path | str, encoding: str) -> None:
-    """Warns if the text is probably wrong: the bytes are another text in UTF-8, or they are Windows-1252 and the text
-    has control characters, as Latin-1 reads them."""
+    """Warns of a probably wrong text: the bytes are another text in UTF-8, or they are Windows-1252 and the text has
+    control characters, as Latin-1 reads them."""
     if 0 not in raw and _fits(raw, UTF_8):
         if raw.decode(UTF_8).lstrip("\ufeff") != text:
             _logger.warning("%s is also UTF-8; it is read as %s, as --data.encoding says", file, encoding)
@@ -144,7 +144,7 @@ def bad_byte(raw: bytes, start: int, where: str, encoding: str = UTF_8, *, optio
     """The message about bytes that are not text.
 
     Args:
-      raw: the bytes, as many as are known.
+      raw: the known bytes.
       start: index of the first wrong byte.
       where: the file and the line.
       encoding: the expected encoding.
@@ -172,12 +172,12 @@ def bad_byte(raw: bytes, start: int, where: str, encoding: str = UTF_8, *, optio
 
 
 def probable_encoding(raw: bytes) -> str | None:
-    """The encoding of bytes that are not text in UTF-8: by their byte-order mark, their zero bytes, or their letters.
+    """The encoding of bytes that are not UTF-8, by their byte-order mark, zero bytes, or letters.
 
     Returns:
       "utf-16" or "utf-32" for a byte-order mark; "utf-16-le" or "utf-16-be" if every other byte is mostly zero; "utf-8"
-      if most characters beyond ASCII are; "cp1252" for Western texts with bytes 0x80 to 0x9F, where Latin-1 has control
-      characters; "latin1" for other Western texts; None for all others.
+      if most characters beyond ASCII are; "cp1252" for Western texts with bytes 0x80 to 0x9F, control characters in
+      Latin-1; "latin1" for other Western texts; None for all others.
     """
     for mark, name in _MARKS.items():
         if raw.startswith(mark):
@@ -197,7 +197,7 @@ def probable_encoding(raw: bytes) -> str | None:
 
 
 def has_surrogate(text: str) -> bool:
-    """Whether a text has half of a surrogate pair, which is not a character and which UTF-8 cannot encode."""
+    """Whether a text has half of a surrogate pair, which UTF-8 cannot encode."""
     return bool(_SURROGATE.search(text))
 
 

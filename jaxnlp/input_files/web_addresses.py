@@ -1,4 +1,4 @@
-"""Web addresses in the place of files, which a user of other software may give."""
+"""Web addresses instead of files, as users of other software may give."""
 
 import os
 import re
@@ -7,12 +7,12 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)  # a Path has one s
 
 
 def is_web_address(path: str | os.PathLike[str]) -> bool:
-    """Whether this path, where there is no file, is a web address."""
+    """Whether a path without a file is a web address."""
     return _ADDRESS.match(os.fspath(path)) is not None
 
 
 def absence(path: str | os.PathLike[str], thing: str = "file") -> str:
-    """Why there is nothing at a path, as the end of a sentence: it does not exist, or is a web address.
+    """Why a path has no file, as the end of a sentence: it does not exist, or is a web address.
 
     Args: thing: what to download, such as "image".
     """

@@ -23,12 +23,11 @@ class Parameter:
 
     Attributes:
       axes: glossary letters (`jaxnlp.typing`), one a dimension; a digit is a small stacked axis: "LD3HK" is the kernel
-        of queries, keys and values of all blocks, stacked. A matrix has its input axis first, after L.
-      depth: the index of its block, from 0; "below" or "above" the blocks. Ignored for a parameter with an axis L,
-        which has all blocks.
+        of queries, keys and values of all blocks. A matrix has its input axis first, after L.
+      depth: the index of its block, from 0; "below" or "above" the blocks. Ignored with an axis L.
       matrix: whether it maps inputs to outputs. Then weight decay applies, and Muon unless `head`.
       head: whether it maps to the model's outputs.
-      scanned: whether `nn.transformer.stack` applies it: a layer's shard is then gathered where the layer is applied.
+      scanned: whether `nn.transformer.stack` applies it, and so gathers a layer's shard where it is applied.
       dense: whether it is the kernel of a `nn.dense.Dense`.
     """
 
@@ -44,11 +43,11 @@ class Adopted(NamedTuple):
     """The parts of pretrained weights that a model uses.
 
     Attributes:
-      config: the model's config with the pretrained shape in it.
-      params: the model's parameters that the weights have, at their paths; the others are initialised at random.
+      config: the model's config with the pretrained shape.
+      params: the model's parameters in the weights, at their paths; others are initialised at random.
       processor: the pretrained model's tokenizer; None = the data set makes its own.
       notes: messages for the user, such as heads that the weights do not have.
-      matching_heads: the pretrained heads that fit the run's processor, such as those of equal labels; None = no heads.
+      matching_heads: the pretrained heads that fit the run's processor, by labels for example; None = no heads.
     """
 
     config: "ModelConfig"
@@ -70,12 +69,12 @@ def with_own_fields(theirs: Any, ours: Any) -> Any:
 
 
 def transformer_note(part: str, config: Any, name: str) -> str:
-    """A message for the user: the shape of a pretrained Transformer, and where it is from."""
+    """A message for the user: the shape of a pretrained Transformer, and its source."""
     return f"{part} from {name}: {config.num_layers} layers, {config.width} wide, {config.num_heads} heads"
 
 
 def padded_rows(tokens: int, padded: int | None, field: str) -> int:
-    """Number of rows, V, of a table of so many tokens that a field of a config may pad; None = it does not.
+    """Number of rows, V, of a table of tokens that a field of a config may pad; None = no padding.
 
     Raises: ConfigError when the padded table has fewer rows than tokens.
     """
@@ -93,11 +92,11 @@ class ModelConfig(Config):
 
     section: ClassVar[str] = "model"
     length_field: ClassVar[str] = "context_length"
-    """The field that is `max_length`, if the model has one."""
+    """The field for `max_length`, if the model has one."""
     reads: ClassVar[tuple[str, ...]] = ("tokens",)
-    """Names of the arrays of a batch that the module reads, in the order of its arguments."""
+    """Names of a batch's arrays that the module reads, in the order of its arguments."""
     compute: Compute = dataclasses.field(default_factory=Compute, kw_only=True)
-    """Options of the computation, which do not change the model. A family declares the class that has its layers'
+    """Options of the computation, which do not change the model. A family declares the class with its layers'
     options."""
 
     def __post_init__(self):
@@ -135,7 +134,7 @@ class ModelConfig(Config):
     def initial_params(self, corpus: Corpus) -> Params:
         """The parameters that are not initialised at random, such as word vectors, at their paths.
 
-        Raises: ValueError, or FileNotFoundError, for a file that is missing, damaged, or does not fit the model.
+        Raises: ValueError, FileNotFoundError for a file that is missing, damaged, or does not fit the model.
         """
         del corpus
         return {}
@@ -151,15 +150,16 @@ class ModelConfig(Config):
         raise TypeError(f"{type(self).__name__} does not describe its parameters: it does not define parameter()")
 
     def architecture(self) -> dict[str, Any]:
-        """The fields that define the model's function, by name: all except `compute` and dropout rates. Runs whose
-        fields are equal can use each other's parameters."""
+        """The fields that define the model's function, by name: all except `compute` and dropout rates. Runs with equal
+        fields can use each other's parameters."""
         rest = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: value for name, value in rest.items() if not is_own(name)}
 
     def adopt(self, pretrained: Any) -> Adopted:
         """The parts of a pretrained model that this model uses: by default all parameters, with its architecture.
 
-        Dropout rates and `compute` stay those of this config. Training refuses fields that the user has set otherwise.
+        Dropout rates and `compute` stay those of this config. Training refuses other fields that the user has set
+        differently.
 
         Args:
           pretrained: a `jaxnlp.tasks.Trained`.
@@ -185,10 +185,10 @@ class ModelConfig(Config):
 
 
 def parameter_shapes(model: nn.Module, *inputs: Any, **options: Any) -> Any:
-    """The parameters of a model as jax.ShapeDtypeStructs. A model is traced once: JAX keeps the shapes of equal ones.
+    """The parameters of a model as jax.ShapeDtypeStructs, cached for equal models.
 
     Args:
-      inputs, options: those of the model's `__call__`; the inputs may be shapes, as `ModelConfig.inputs` gives them.
+      inputs, options: of the model's `__call__`; the inputs may be shapes, as from `ModelConfig.inputs`.
     """
     return _init.eval_shape(model, jax.random.key(0), *inputs, **options)["params"]
 

@@ -48,13 +48,13 @@ class AttentionLSTMConfig(SequenceToSequenceConfig):
     encoder_layers: Layers = 1
     """Number of bidirectional layers in the encoder."""
     attention: ScoreName = "multiplicative"
-    """Attention score of the decoder's state and an encoder output: multiplicative has a matrix between them; dot is
-    their dot product, which needs a decoder twice as wide as the encoder; additive is a layer with tanh."""
+    """Attention score of the decoder's state and an encoder output: multiplicative, with a matrix between them; dot,
+    their dot product, which needs a decoder twice as wide as the encoder; or additive, a layer with tanh."""
     use_convolution: bool = True
     """Whether a convolution over each embedding and the next one precedes the encoder."""
     embeddings: Literal["separate", "tied", "shared"] = "separate"
-    """Which of the source embeddings, target embeddings and output layer share a matrix: none of them (separate), the
-    last two (tied), or all (shared), which needs one vocabulary and equal widths."""
+    """Whether source embeddings, target embeddings and output layer share a matrix: none do (separate), the last two
+    (tied), or all (shared), which needs one vocabulary and equal widths."""
     embedding_dropout_rate: Rate = 0.0
     """Dropout rate of the embeddings."""
     dropout_rate: Rate = 0.3
@@ -271,8 +271,7 @@ class AttentionLSTM(nn.Module):
           params: as trained.
           source: [B, S] int, in [0, V).
           source_mask: [B, S] bool, False for padding; None = no padding.
-          capacity: unused: there is no maximum length.
-          count_coverage: unused: coverage is always counted.
+          capacity, count_coverage: unused: any length, and coverage is always counted.
         """
         del capacity, count_coverage
         mask = jnp.ones(source.shape, bool) if source_mask is None else source_mask
@@ -296,7 +295,7 @@ class AttentionLSTM(nn.Module):
         return params
 
     def reorder(self, cache: AttentionLSTMCache, rows: jax.Array) -> AttentionLSTMCache:
-        """The cache with other rows [B]. Each row must have the same source as before, so the memory stays the same."""
+        """The cache with other rows [B], of the same sources, so the memory stays."""
         state, attended = cache_rows((cache.state, cache.attended), rows)
         return dataclasses.replace(cache, state=state, attended=attended)
 

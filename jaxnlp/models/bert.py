@@ -1,7 +1,6 @@
 """BERT: a bidirectional Transformer encoder.
 
-RoBERTa, XLM-RoBERTa, DistilBERT, ELECTRA and ModernBERT are variants of it: files of `jaxnlp.convert.encoders` say
-which fields they set.
+RoBERTa, XLM-RoBERTa, DistilBERT, ELECTRA and ModernBERT are variants, whose fields `jaxnlp.convert.encoders` sets.
 
 Sources: Devlin et al. 2019; google-research/bert for details that the paper leaves open; Liu et al. 2019 and Conneau et
 al. 2020 for RoBERTa and XLM-RoBERTa, whose positions leave out padding; Sanh et al. 2019 for DistilBERT; Clark et al.
@@ -61,46 +60,45 @@ class BertConfig(Config):
     width: Count = 768
     """Model width, D."""
     embedding_width: Count | None = None
-    """Width of the embeddings, E: a dense layer maps them to another model width, as in small ELECTRAs; None = D."""
+    """Width of the embeddings, E; a dense layer maps another width to the model's, as in small ELECTRAs; None = D."""
     feed_forward_width: Count | None = None
     """Width of the feed-forward layers, F; None = 4 x width."""
     max_positions: Count = 512
     """Maximum length in tokens."""
     num_segments: Natural = 2
-    """Number of segment embeddings: one for the first text, one for the second; 0 = none are added, as in
-    DistilBERT."""
+    """Number of segment embeddings: one for the first text, one for the second; 0 = none, as in DistilBERT."""
     positions: Literal["learned", "sinusoidal", "rotary"] = "learned"
     """A learned vector for each position, as in the original; fixed sines and cosines; or rotary: queries and keys are
     rotated by their positions, as in ModernBERT."""
     rotary_base: Positive = 10_000.0
     """Base of the rates of rotation; a larger base rotates more slowly, for longer texts."""
     local_layers: tuple[Natural, ...] = ()
-    """Numbers, from 0, of the layers in which tokens attend only to near ones; empty = all attend to the whole text."""
+    """Indices, from 0, of layers with local attention; empty = all attend to the whole text."""
     local_window: Natural = 128
-    """Tokens of the window of local layers: half of them are before a token, and half after it."""
+    """Window of local attention in tokens, half before a token and half after it."""
     local_rotary_base: Positive = 10_000.0
     """Base of the rates of rotation in local layers."""
     padding_id: Natural | None = None
-    """Id of the padding token, which positions do not count, as in RoBERTa: it has the position of this number, and the
-    other tokens have the positions after it. None = the positions of all tokens count from 0."""
+    """Id of the padding token, as in RoBERTa: padding has this position, and other tokens count from the next one. None
+    = the positions of all tokens count from 0."""
     scale_embeddings: bool = False
     """Multiply token embeddings by the square root of the width, because fixed positions have values up to 1."""
     pre_norm: bool = False
     """Normalise before each branch and once at the end; the original BERT normalises after each sum."""
     first_norm: bool = True
-    """With pre_norm, normalise before the first attention, too; ModernBERT does not, since it reads normalised
-    embeddings."""
+    """With pre_norm, normalise before the first attention, too; ModernBERT does not, since its embeddings are
+    normalised."""
     gated: bool = False
     """Multiply the activation in feed-forward layers by the output of a third dense layer, as in ModernBERT."""
     use_bias: bool = True
-    """Whether dense layers and normalisations have biases; those of ModernBERT do not."""
+    """Whether dense layers and normalisations have biases; ModernBERT's do not."""
     use_pooler: bool = True
     """Compute a vector for the whole text: a dense layer on its first token, and an activation."""
     pooler_activation: Literal["tanh", "relu", "gelu"] = "tanh"
     """Activation of the pooler: tanh, ReLU as in DistilBERT's classifier, or GELU as in ELECTRA's."""
     pooler_input: Literal["cls", "mean", "each"] = "cls"
-    """What the pooler reads: the vector of the first token, or the mean of all. Or each: it is a layer of each
-    token after the last block, and there is no vector of the whole text, as in ModernBERT's classes of tokens."""
+    """Input of the pooler: the vector of the first token (cls), the mean of all, or each token's vector, without a
+    vector for the whole text, as in ModernBERT's token classifiers."""
     pooler_norm: bool = False
     """Normalise after the activation of the pooler, as ModernBERT's classifier."""
     dropout_rate: Rate = 0.1
@@ -110,9 +108,9 @@ class BertConfig(Config):
     epsilon: ProperFraction = 1e-12
     """Epsilon of the normalisations."""
     padded_vocabulary_size: Count | None = None
-    """Number of token embeddings, if a checkpoint has more of them than the tokenizer has tokens; None = equal."""
+    """Number of token embeddings, if a checkpoint has more than the tokenizer has tokens; None = equal."""
     model_type: str = "bert"
-    """Model type of Transformers as which the encoder is exported, such as roberta."""
+    """Model type of the exported encoder in Transformers, such as roberta."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -156,24 +154,24 @@ class BertConfig(Config):
         return self.use_pooler and self.pooler_input != "each"
 
     def unread_by_tokens(self, path: tuple[str, ...]) -> bool:
-        """Whether a parameter, whose path begins below the encoder, is of a pooler of texts."""
+        """Whether a parameter, by its path below the encoder, belongs to a pooler of texts."""
         return self.pooler_input != "each" and path[:1] in (("pooler",), ("pooler_norm",))
 
     def of_tokens(self) -> Self:
-        """This encoder as the classes of tokens in Transformers have it: with a layer of each token, or with none."""
+        """This encoder in Transformers' token classifiers: its pooler, if it has a norm, is a layer of each token."""
         return dataclasses.replace(self, use_pooler=True, pooler_input="each") if self.pooler_norm else self
 
     @property
     def position_rows(self) -> int:
-        """Number of position embeddings: the positions of tokens, and those up to that of padding."""
+        """Number of position embeddings, padding's and unused earlier ones included."""
         return self.max_positions + (0 if self.padding_id is None else self.padding_id + 1)
 
     def has_segments(self, segments: int) -> bool:
-        """Whether there are embeddings of as many segments as a tokenizer numbers, or of none, which reads none."""
+        """Whether there are enough segment embeddings for a tokenizer, or none, so that segments are not read."""
         return self.num_segments == 0 or self.num_segments >= segments
 
     def check_segments(self, segments: int) -> None:
-        """Raises: ValueError when a tokenizer numbers more segments than there are embeddings of segments."""
+        """Raises: ValueError when a tokenizer numbers more segments than there are embeddings."""
         if not self.has_segments(segments):
             raise ValueError(
                 f"model.encoder.num_segments must be at least {segments}, for the first and the second text, got "
@@ -185,7 +183,7 @@ class BertConfig(Config):
         return padded_rows(vocabulary_size, self.padded_vocabulary_size, "model.encoder.padded_vocabulary_size")
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
-        """See `ModelConfig.parameter`; the path begins below `encoder`."""
+        """See `ModelConfig.parameter`; the path starts below `encoder`."""
         norm = functools.partial(parameter_table.norm, use_bias=self.use_bias)
         dense = functools.partial(parameter_table.dense, use_bias=self.use_bias)
         below = {("tokens", "embedding"): "VE"} | norm(("embedding_norm",), "E")
@@ -226,7 +224,7 @@ class BertModelConfig(ModelConfig):
 
     @property
     def bert_path(self) -> tuple[str, ...] | None:
-        """Path of the BERT's parameters; None = this model does not have a BERT."""
+        """Path of the BERT's parameters; None = no BERT."""
         return ("encoder",)
 
     def architecture(self) -> dict[str, Any]:
@@ -252,7 +250,7 @@ class BertModelConfig(ModelConfig):
 
 
 def notes_of_tokens(encoder: BertConfig, params: Params, name: str) -> tuple[str, ...]:
-    """What to say of a pretrained encoder in a model of tokens: whether its layer of each token is random."""
+    """A note for a model of tokens, if the pretrained encoder's layer of each token is missing, so random."""
     random = encoder.use_pooler and not encoder.pools and "pooler" not in params
     return (f"{name} does not have the layer of each token: initialised at random",) if random else ()
 
@@ -261,8 +259,8 @@ class BertOutput(NamedTuple):
     """The outputs of BERT. jit removes unused ones.
 
     Attributes:
-      hidden: of each token, after the last block [B, T, D], or after the pooler if it is a layer of each token.
-      pooled: of each text, a dense layer on its first token and its activation [B, D]; None without such a pooler.
+      hidden: of each token, after the last block [B, T, D], or after a pooler of each token.
+      pooled: of each text [B, D]; None without a pooler of texts.
       layers: after the embeddings, and after each block [L + 1, B, T, D]; with `pre_norm` the last is `hidden` before
         the final normalisation.
     """
@@ -301,16 +299,15 @@ class Bert(nn.Module):
 
         Args:
           tokens: [B, T] int, in [0, V); T is at most `max_positions`.
-          segments: [B, T] int, 0 in the first text and 1 in the second; None = all 0. Without embeddings of segments
-            they are not read.
+          segments: [B, T] int, 0 in the first text and 1 in the second; None = all 0. Ignored without segment
+            embeddings.
           attention_mask: [B, T] bool, False for padding, which does not change the vectors of other tokens; None = no
             padding. Padding before a text moves its positions, unless it has the id `padding_id`.
-          texts: [B, T] int, the number of each token's text in a row with several, from 1; 0 = padding. It takes the
-            place of the mask. There is no vector of the whole text then.
+          texts: [B, T] int, the number of each token's text in a row of several, from 1; 0 = padding. It replaces the
+            mask, and there is no vector of the whole text.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
-        Raises:
-          ValueError: when T exceeds `max_positions`, the message gives both.
+        Raises: ValueError when T exceeds `max_positions`.
         """
         config = self.config
         chex.assert_rank(tokens, 2)
@@ -380,7 +377,7 @@ class Bert(nn.Module):
         return BertOutput(hidden, pooled, layers)
 
     def _layer_inputs(self, positions: int, mask: jax.Array | None) -> Callable[[jax.Array], dict[str, Any]] | None:
-        """What differs among layers, for `stack`; None = nothing. Args: positions: T; mask: [B, 1, 1 or T, T]."""
+        """The inputs of `stack` that differ among layers; None = none. Args: positions: T; mask: [B, 1, 1 or T, T]."""
         config = self.config
         if config.first_norm and not config.local_layers:
             return None

@@ -32,7 +32,7 @@ class TargetHead(NamedTuple):
 
     Attributes:
       head: the name of its parameters.
-      targets: what it predicts.
+      targets: of its outputs.
       texts: of an example, 1, or 2 that are read together.
     """
 
@@ -46,8 +46,7 @@ class Head(NamedTuple):
 
     Attributes:
       outputs: C, the number of classes, or 1 for a number.
-      width: of its dense layer: C, or 1 for the logit of the second of two classes of pairs that are read apart; 0 for
-        the cosine of both vectors.
+      width: of its dense layer: C; 1 for the logit of the second class of pairs that are read apart; 0 for the cosine.
       apart: whether it reads the vectors of both texts of a pair.
     """
 
@@ -58,29 +57,28 @@ class Head(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class BertClassifierConfig(BertModelConfig, ClassifierConfig):
-    """A BERT that encodes a text, or a pair of texts together, with a dense layer on its vector; or a BERT that encodes
-    the texts of a pair apart, with a dense layer on features of both vectors. Several parts share the encoder."""
+    """A BERT that encodes a text, or a pair of texts together, with a dense layer on its vector; or the texts of a pair
+    apart, with a dense layer on features of both vectors. Several parts share the encoder."""
 
     reads: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask", "segments")
 
     pooling: Pooling = "pooler"
-    """A text's vector: that of its first token (cls) or its last one (lasttoken), or the pooler's; or, over its tokens,
-    the mean, the maximum of each entry (max), the sum divided by the root of their number (mean_sqrt_len_tokens), or
-    the mean weighted by position (weightedmean)."""
+    """A text's vector: its first token's (cls), its last token's (lasttoken), the pooler's; or, over its tokens, the
+    mean, the maximum (max), the sum divided by the root of their number (mean_sqrt_len_tokens), or the mean weighted by
+    position (weightedmean)."""
     similarity: Literal["learned", "cosine"] = "learned"
-    """For numbers of pairs with data.pairs apart: predict them with a learned head, or as the cosine of both vectors,
-    without a head."""
+    """With data.pairs apart, predict numbers by a learned head, or by the cosine of both vectors."""
     pair_layer: Literal["none", "separate", "shared"] = "none"
-    """For pairs with data.pairs apart: a hidden layer between the features of both vectors and the heads: none, one for
-    each part, or one for all."""
+    """With data.pairs apart, a hidden layer between the features of both vectors and the heads: none, one for each
+    part, or one for all."""
     cosine_logit: tuple[float, float] | None = None
-    """For two classes of pairs with data.pairs apart: slope and threshold; add slope * (cosine - threshold) to the
-    logit of the second class. It helps sentence encoders before the head is trained. None = only the head."""
+    """With data.pairs apart and two classes: slope and threshold; add slope * (cosine - threshold) to the logit of the
+    second class, which helps before the head is trained. None = only the head."""
     head_dropout_rate: Rate = 0.1
     """Share of the heads' inputs dropped in training."""
     token_dropout_rate: Rate = 0.0
-    """Share of the tokens hidden in training, except the first; without it, small data sets are memorised. Of several
-    parts, it does not apply to pairs with data.pairs apart if other parts are single texts."""
+    """Share of tokens hidden in training, except the first; without it, small data sets are memorised. With single
+    texts among the parts, it does not apply to pairs with data.pairs apart."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -223,14 +221,13 @@ class BertClassifier(nn.Module):
         """The scores of the classes, or the numbers.
 
         Args:
-          tokens: [B, T] int; [B, 2, T] for pairs whose texts are encoded apart.
+          tokens: [B, T] int; [B, 2, T] for pairs with texts encoded apart.
           attention_mask: bool, shaped as `tokens`, False for padding.
           segments: int, shaped as `tokens`, 0 in the first text and 1 in the second; 0 in both if encoded apart.
-          part: its name; None = all parts, where single texts are the first of each pair.
+          part: its name; None = all parts, where a single text is the first of a pair.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
-        Returns: logits [B, C], float32, or numbers or the cosine [B, 1]; of several parts without `part` those of each,
-          by name.
+        Returns: logits [B, C], float32, or numbers or the cosine [B, 1]; without `part` those of each part, by name.
         """
         arrays = tokens, attention_mask, segments
         if part is None and len(self.parts) > 1:

@@ -49,8 +49,8 @@ class PretrainingHeads(nn.Module):
           pooled: [B, D]; None = only masked tokens are predicted.
 
         Returns:
-          The output layer's input [N, E], its bias [V], and the logits of next-sentence prediction [B, 2], if there is
-          `pooled`.
+          The output layer's input [N, E], its bias [V], and with `pooled` the logits of next-sentence prediction [B,
+            2].
         """
         chex.assert_rank(hidden, 2)
         width = self.embedding_width or hidden.shape[-1]
@@ -85,7 +85,7 @@ class BertPretrainingConfig(BertModelConfig):
         return BertPretraining(self, self.encoder.embeddings(processor.size))
 
     def with_encoder(self, encoder: BertConfig) -> Self:
-        """This config with a pretrained encoder's config, and with a pooler even if that encoder does not have one."""
+        """This config with a pretrained encoder's config, and always with a pooler."""
         return super().with_encoder(dataclasses.replace(encoder, use_pooler=True))
 
     def adopt(self, pretrained: Any) -> Adopted:
@@ -112,7 +112,7 @@ class BertPretraining(nn.Module):
     """The outputs that pretraining scores.
 
     Parameters are those of `Bert` under `encoder` and of `PretrainingHeads` under `heads`. The output layer's matrix is
-    the transposed matrix of the token embeddings.
+    the transposed token embeddings.
 
     Attributes:
       config: the encoder.

@@ -22,13 +22,11 @@ HEAD = "head"
 class ClassifierConfig(ModelConfig):
     """The base of classifiers' configs.
 
-    Their processor has the `targets` (`jaxnlp.targets`) and their number of `outputs`; `counted`, a plural noun for its
-    examples; and for tables the `columns` that show an example, and its `cells`. `by_part` has the processor of each
-    part of the data, by name; for a single part it has the processor itself.
+    Their processor has `targets` (`jaxnlp.targets`), their number of `outputs`, and `by_part`, the processor of each
+    part by name; `counted`, a plural noun for examples; and for tables `columns`, and `cells` of an example.
 
-    The module takes the arrays that `reads` names, and the keyword `deterministic`. It returns logits [B, C], float32.
-    It must not return probabilities, which the loss would normalise again. The module of a model for several parts also
-    takes the keyword `part`, the name of one.
+    The module takes the arrays of `reads`, the keyword `deterministic`, and with several parts the keyword `part`, a
+    name. It returns logits [B, C], float32, never probabilities, which the loss would normalise again.
     """
 
     has_rollout: ClassVar[bool] = False
@@ -51,7 +49,7 @@ class ClassifierConfig(ModelConfig):
             )
 
     def compares(self, processor: Any) -> bool:
-        """Whether the only part of a processor is predicted by the cosine of embeddings, without a head."""
+        """Whether a processor's only part is predicted by the cosine of embeddings, without a head."""
         del processor
         return False
 
@@ -70,15 +68,15 @@ def matching_heads(
 ) -> Params:
     """The heads of a pretrained model that fit a new processor; empty, with a warning, if the processors differ.
 
-    If they differ only in the order of the classes, the heads have the new order.
+    Classes in another order reorder the heads.
 
     Args:
       name: of the pretrained model.
       theirs: its processor.
       heads: the parameters of its heads.
-      names: the attributes in which both processors must be equal, such as the classes.
+      names: attributes that must be equal in both processors, such as the classes.
       processor: the new one.
-      config: of the model, which knows the axes of classes.
+      config: of the model, with the axes of classes.
     """
     changed = [each for each in names if getattr(processor, each) != getattr(theirs, each)]
     if not changed or not heads:
@@ -91,7 +89,7 @@ def matching_heads(
 
 
 def _order(theirs: Any, ours: Any) -> list[int] | None:
-    """The indices of our classes among theirs; None unless both are the same classes. 1 and 1.0 are the same."""
+    """The indices of our classes among theirs; None for other classes. 1 and 1.0 are the same."""
     if type(theirs) is not type(ours):
         return None
     held, wanted = (tuple(map(whole_number, one.names)) if isinstance(one, Targets) else one for one in (theirs, ours))
@@ -100,7 +98,7 @@ def _order(theirs: Any, ours: Any) -> list[int] | None:
 
 
 def _reordered(heads: Params, order: Sequence[int], config: ModelConfig) -> Params | None:
-    """The heads with another order of classes; None if one of them does not have as many."""
+    """The heads with another order of classes; None for another number of classes."""
     fits = True
 
     def reordered(path: Any, x: Any) -> Any:

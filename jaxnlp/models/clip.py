@@ -1,6 +1,6 @@
-"""CLIP: an encoder of texts and an encoder of images, whose vectors have the same space.
+"""CLIP: a text encoder and an image encoder with vectors in one space.
 
-The encoder of texts is a GPT whose vector at the end of a text is projected; that of images is a ViT.
+The text encoder is a GPT with a projected vector at the end of a text; the image encoder is a ViT.
 
 Source: Radford et al. 2021.
 """
@@ -30,17 +30,16 @@ INITIAL_SCALE = math.log(1 / 0.07)
 
 @dataclasses.dataclass(frozen=True)
 class TextEncoderConfig(GPTConfig):
-    """Shape of an encoder of texts: a GPT without an output layer."""
+    """Shape of a text encoder: a GPT without an output layer."""
 
     activation: Activation = "quick_gelu"
     """Activation of the feed-forward layers."""
     tie_embeddings: bool = True
-    """There is no output layer: must be True."""
+    """Must be True: there is no output layer."""
     projection_width: Count | None = None
-    """Width of a dense layer without bias on the vector of a text; None = no such layer."""
+    """Width of a dense layer without bias on the vector of a text; None = none."""
     end_id: Natural | None = None
-    """Id of the token at the end of a text: the vector of a text is that of its first such token. None = that of its
-    token with the highest id."""
+    """Id of the end token: a text's vector is that of its first one. None = that of its token with the highest id."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -78,12 +77,12 @@ class TextEncoder(nn.Module):
         """Encodes texts.
 
         Args:
-          tokens: [B, T] int, in [0, V); T is at most the context length. Tokens after the end change nothing, except
-            for those with a higher id if `end_id` is None.
+          tokens: [B, T] int, in [0, V); T is at most the context length. Tokens after the end have no effect, unless
+            `end_id` is None and their ids are higher.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Returns:
-          Vectors [B, D] float32, after the projection if there is one. They do not have length 1.
+          Vectors [B, D] float32, after the projection if any, not normalised.
         """
         config, compute = self.config, self.config.compute
         hidden = GPT(config, self.vocabulary_size, name="decoder")(
@@ -99,7 +98,7 @@ class TextEncoder(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class CLIPConfig(ModelConfig):
-    """Shapes of both encoders. Their vectors have the same width, and their `compute` is that of this config."""
+    """Shapes of both encoders. Their vectors have the same width, and their `compute` is this config's."""
 
     reads: ClassVar[tuple[str, ...]] = ("tokens", "images")
 
@@ -139,7 +138,7 @@ class CLIPConfig(ModelConfig):
         return parameter_table.find(parameter_table.entries({("logit_scale",): ""}), path)
 
     def image_encoder(self, trained: Any) -> Any:
-        """The encoder of images of a trained model with this config, a `jaxnlp.tasks.Trained`, as one."""
+        """The image encoder of a trained model with this config, a `jaxnlp.tasks.Trained`, as one."""
         processor = trained.processor.images
         params = trained.params["image"]
         return dataclasses.replace(trained, model=self.image.build(processor), params=params, processor=processor)
@@ -152,8 +151,7 @@ class CLIP(nn.Module):
       config: shapes and variants.
       vocabulary_size: V.
       size: rows and columns of an image.
-      mean: of each channel, for pixels in [0, 1].
-      stddev: of each channel.
+      mean, stddev: of each channel, for pixels in [0, 1].
     """
 
     config: CLIPConfig
@@ -163,7 +161,7 @@ class CLIP(nn.Module):
     stddev: tuple[float, ...]
 
     def setup(self):
-        """Makes both encoders, and the logarithm of the factor of cosines, a scalar."""
+        """Both encoders, and the logarithm of the factor of cosines, a scalar."""
         self.text = TextEncoder(self.config.text, self.vocabulary_size)
         self.image = ViT(self.config.image, self.size, self.mean, self.stddev, 0)
         self.logit_scale = self.param("logit_scale", constant(INITIAL_SCALE), ())

@@ -1,7 +1,7 @@
 """A GPT or a Llama that reads a text, or a pair of texts together, with a dense layer on the vector of its last token.
 
-Source: Radford et al. 2018 (GPT), section 3.2, for the last token; Transformers' classes `...ForSequenceClassification`
-of decoders for the output layer, which has no bias and no dropout before it.
+Source: Radford et al. 2018 (GPT), section 3.2, for the last token; Transformers' `...ForSequenceClassification` of
+decoders for the output layer, without bias and without dropout before it.
 """
 
 import dataclasses
@@ -27,15 +27,15 @@ DECODER = "decoder"
 
 @dataclasses.dataclass(frozen=True)
 class DecoderClassifierConfig(ClassifierConfig):
-    """The base of classifiers with a decoder, whose config they derive from, too."""
+    """The base of classifiers with a decoder, which also derive from the decoder's config."""
 
     reads: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask")
 
     compute: TransformerCompute = dataclasses.field(default_factory=TransformerCompute, kw_only=True)
     tie_embeddings: bool = True
-    """Must be True: a classifier has no output layer of tokens."""
+    """Must be True: a classifier has no output layer for tokens."""
     padding_id: Natural | None = None
-    """Id of the padding token. A text's vector is that of its last token with another id; None = of its last token."""
+    """Id of the padding token. A text's vector is that of its last other token. None = no padding."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -48,7 +48,7 @@ class DecoderClassifierConfig(ClassifierConfig):
 
     @property
     def decoder(self) -> Any:
-        """The config of the decoder alone."""
+        """The config of the decoder only."""
         kind = next(kind for kind, own in _CLASSIFIERS.items() if own is type(self))
         return kind(**{field.name: getattr(self, field.name) for field in dataclasses.fields(kind)})
 

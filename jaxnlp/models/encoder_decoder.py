@@ -1,9 +1,9 @@
 """Encoder-decoder Transformer: the encoder reads a source, and the decoder attends to its output.
 
 Source: Vaswani et al. 2017. Differs: normalisation may come before each branch (Xiong et al. 2020); positions may be
-learned, rotary or relative. `jaxnlp.convert.encoder_decoder` reads weights of T5 (Raffel et al. 2020): they are this
-model without biases, with root-mean-square normalisation and a relative bias that layers share. It also reads those of
-BART (Lewis et al. 2020): learned positions, and normalised embeddings; and of Marian (Junczys-Dowmunt et al. 2018).
+learned, rotary or relative. `jaxnlp.convert.encoder_decoder` reads T5 (Raffel et al. 2020), without biases, with
+root-mean-square normalisation and a relative bias that layers share; BART (Lewis et al. 2020), with learned positions
+and normalised embeddings; and Marian (Junczys-Dowmunt et al. 2018).
 """
 
 import dataclasses
@@ -67,17 +67,17 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
     positions: Literal[
         "sinusoidal", "learned", "rotary", "relative_bias", "shared_relative_bias", "relative_vectors"
     ] = "sinusoidal"
-    """Fixed or learned vectors, added to the embeddings; or, in all self-attention, rotated queries and keys, a learned
-    bias for each bucket of distances, of each layer or shared by the layers of the encoder and by those of the decoder,
-    or learned vectors for each distance, added to keys and values."""
+    """Positions: fixed or learned vectors, added to the embeddings; or in self-attention rotated queries and keys, a
+    learned bias for each bucket of distances, in each layer or shared by the layers of encoder and of decoder, or
+    learned vectors for each distance, added to keys and values."""
     num_buckets: Count = 32
     """Number of buckets of a relative bias."""
     max_distance: Count = 128
-    """Distance in tokens from which on all distances have one relative bias."""
+    """Distance in tokens from which on the relative bias is constant."""
     sines_first: bool = False
-    """Whether sinusoidal vectors have all sines before all cosines; otherwise each sine is before its cosine."""
+    """Whether sinusoidal vectors have all sines before all cosines; otherwise they alternate."""
     position_offset: Natural = 0
-    """Number of rows of the learned positions before that of the first token."""
+    """Number of rows of the learned positions before the first token's."""
     embedding_norm: bool = False
     """Whether the embeddings are normalised after the positions are added."""
     scale_attention: bool = True
@@ -87,10 +87,9 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
     scale_logits: bool = False
     """Divide logits by sqrt(D)."""
     output_bias: bool = False
-    """Whether each token of the target has a bias that is added to its logits."""
+    """Whether each target token has a bias, added to its logits."""
     padded_vocabulary_size: Count | None = None
-    """Number of token embeddings, if pretrained weights have more of them than the tokenizer has tokens; None =
-    equal."""
+    """Number of token embeddings, if pretrained weights have more than the tokenizer has tokens; None = equal."""
     dropout_rate: Rate = 0.1
     """Dropout rate of the embeddings and of each branch's outputs."""
     attention_dropout_rate: Rate = 0.0
@@ -140,8 +139,8 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
         return super().architecture() | full | {"head_width": self.key_width}
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """All parameters, of a run or of weights of another library, with their shape; dropout rates stay those of
-        this config, and so does the context length, of weights of another library and unless positions are learned."""
+        """All parameters, of a run or of weights of another library, with their shape; dropout rates stay those of this
+        config, and so does the context length for another library's weights without learned positions."""
         theirs = pretrained.model.config
         if pretrained.folder is not None or type(theirs) is not type(self):
             return super().adopt(pretrained)
@@ -235,8 +234,7 @@ class EncoderDecoder(nn.Module):
           Logits [B, T, V], float32: position t predicts the target's token t from the source and the inputs up to t.
           With return_hidden the output layer's input [B, T, D].
 
-        Raises:
-          ValueError: when a source or a target is longer than the context; the message gives both lengths.
+        Raises: ValueError when a source or a target is longer than the context.
         """
         mask = jnp.ones(source.shape, bool) if source_mask is None else source_mask
         memory = self.encode(source, mask, deterministic=deterministic)
@@ -338,7 +336,7 @@ class EncoderDecoder(nn.Module):
         return TranslationCache(layers, mask, jnp.zeros((), jnp.int32), attended)
 
     def reorder(self, cache: TranslationCache, rows: jax.Array) -> TranslationCache:
-        """The cache with other rows [B]. Each row must have the same source as before, so its keys and values stay."""
+        """The cache with other rows [B], of the same sources, so their keys and values stay."""
         return cache.with_rows(rows)
 
     def coverage(self, cache: TranslationCache) -> jax.Array:
@@ -348,10 +346,8 @@ class EncoderDecoder(nn.Module):
     def alignment(
         self, params: Params, source: jax.Array, inputs: jax.Array, source_mask: jax.Array | None = None
     ) -> jax.Array:
-        """The attention weights of each target position on the source: [B, T, S], float32; rows sum to 1.
-
-        They are the mean over the heads of the last block.
-        """
+        """The attention weights of each target position on the source, the mean over the heads of the last block: [B,
+        T, S], float32; rows sum to 1."""
         cache = self.initial_cache(params, source, source_mask, capacity=inputs.shape[1], count_coverage=False)
         decoding = self.decoding_params(params)
         _, kept = self.apply({"params": decoding}, inputs, cache, method="read", mutable=["intermediates"])
@@ -366,8 +362,8 @@ class EncoderDecoder(nn.Module):
           inputs: [B, T] int, a start symbol and the target.
 
         Returns:
-          Float32, each row sums to 1: of the source on itself, `encoder` [L, B, H, S, S]; of the inputs on themselves,
-          `decoder` [L, B, H, T, T]; and of the inputs on the source, `cross` [L, B, H, T, S].
+          Float32, each row sums to 1: `encoder` [L, B, H, S, S], `decoder` [L, B, H, T, T], and `cross` [L, B, H, T,
+            S].
         """
         _, state = self.apply({"params": params}, source, inputs, mutable=["intermediates"])
         encoder, decoder = (state["intermediates"][name]["blocks"] for name in ("encoder", "decoder"))
@@ -382,8 +378,7 @@ class EncoderDecoder(nn.Module):
     def decoding_params(self, params: Params) -> Params:
         """Parameters as `read` takes them: the decoder's blocks are separate, see `nn.transformer.unstacked`.
 
-        The kernels of the decoder and of the output layer are rounded once, for all tokens. The embeddings are not
-        rounded.
+        The kernels of the decoder and of the output layer are rounded once, for all tokens; the embeddings are not.
         """
         dtype = self.config.compute.operand_dtype
         decoder = rounded_kernels(unstacked(params["decoder"]), dtype)

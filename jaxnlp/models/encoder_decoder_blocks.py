@@ -40,7 +40,7 @@ def buckets(config: "EncoderDecoderConfig") -> RelativeBias:
 
 
 def attention_positions(config: "EncoderDecoderConfig") -> Positions:
-    """The positions of self-attention that each layer has for itself."""
+    """The positions of self-attention within each layer."""
     kinds: dict[str, Positions] = {
         "rotary": Rotary(),
         "relative_bias": buckets(config),

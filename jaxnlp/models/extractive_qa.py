@@ -1,11 +1,11 @@
-"""Models that find the answer to a question in a text: the scores of each token as its first and as its last token.
+"""Extractive question answering: the scores of each token as the answer's first and as its last token.
 
 A BERT, or recurrent layers, read [CLS] question [SEP] text [SEP], and a dense layer scores the tokens. [CLS] as first
 and last token means that the text has no answer.
 
 Sources: Devlin et al. 2019, sections 4.2 and 4.3, for BERT; Chen et al. 2017, section 3.2, for the feature "this token
-is also in the question", which recurrent layers need, since they do not compare tokens with each other. Differs: one
-network reads both texts, so the question needs no attention of its own.
+is also in the question", which recurrent layers need, since they do not compare tokens. Differs: one network reads both
+texts, without attention to the question.
 """
 
 import dataclasses
@@ -108,7 +108,7 @@ class RecurrentSpanConfig(AnswerSpanConfig):
     embedding_width: Count = 64
     """Width of the token embeddings, D."""
     feature_width: Count = 8
-    """Width of the embedding of whether a token is in the question, or in both texts."""
+    """Width of the embedding of whether a token is in the question, in the text, or in both."""
     widths: tuple[Count, ...] = (64, 64)
     """Width of each recurrent layer in each direction, K, first to last."""
     cell: CellName = "lstm"

@@ -2,8 +2,8 @@
 
 18 words, 18 tags and 12 labels describe a configuration.
 
-Source: Chen and Manning 2014. Differs: training replaces a share of the words with the unknown word; transitions that
-are not allowed have the probability 0 also in training.
+Source: Chen and Manning 2014. Differs: training replaces a share of the words with the unknown word; illegal
+transitions have the probability 0 also in training.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ class FeedForwardParserConfig(ParserConfig):
     tag_width: Count = 50
     """Width of the vectors of tags, if the data has tags."""
     word_dropout_rate: Rate = 0.0
-    """Share of the words that are read as unknown words in training."""
+    """Share of words replaced with the unknown word in training."""
     embedding_dropout_rate: Rate = 0.0
     """Share of the features of words and tags dropped in training."""
 
@@ -62,7 +62,6 @@ class FeedForwardParser(Parser):
     vocabulary_size: int
 
     def setup(self):
-        """The vectors of words and tags."""
         super().setup()
         config = self.config
         dtype = config.compute.activation_dtype

@@ -1,7 +1,7 @@
-"""GPT: a decoder-only Transformer language model, and the base of models that differ in how they mix positions.
+"""GPT: a decoder-only Transformer language model, and the base of models with other mixers of positions.
 
-Source: Radford et al. 2019 (GPT-2), as in karpathy/minGPT: learned positions, pre-norm blocks, final norm. Weights of
-GPT-2 are read by `jaxnlp.convert.decoder`: they are a GPT with biases.
+Source: Radford et al. 2019 (GPT-2), as in karpathy/minGPT: learned positions, pre-norm blocks, final norm.
+`jaxnlp.convert.decoder` reads weights of GPT-2, a GPT with biases.
 """
 
 import dataclasses
@@ -70,8 +70,7 @@ class GPTConfig(ModelConfig):
     tie_embeddings: bool = False
     """Use the token embedding as the output layer."""
     padded_vocabulary_size: Count | None = None
-    """Number of token embeddings, if pretrained weights have more of them than the tokenizer has tokens; None =
-    equal."""
+    """Number of token embeddings, if pretrained weights have more than the tokenizer has tokens; None = equal."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -119,8 +118,8 @@ class GPTConfig(ModelConfig):
         return padded_rows(vocabulary_size, self.padded_vocabulary_size, "model.padded_vocabulary_size")
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """All parameters, of a run or of weights of another library, with their shape; dropout rates stay those of
-        this config."""
+        """All parameters, of a run or of weights of another library, with their shape; dropout rates stay those of this
+        config."""
         theirs = pretrained.model.config
         if pretrained.folder is not None or type(theirs) is not type(self):
             return super().adopt(pretrained)
@@ -167,7 +166,7 @@ class GPTConfig(ModelConfig):
 
 
 MAPS = ("down_project", "blocks", "up_project")
-"""Names of attention maps, in the order in which the model computes them."""
+"""Names of attention maps, in the order of computation."""
 
 
 class AttentionAxis(NamedTuple):
@@ -175,14 +174,14 @@ class AttentionAxis(NamedTuple):
 
     Attributes:
       positions: of each; rows do not see columns at later positions, and in local layers only some of the others.
-      latents: how many of them are latents, not tokens; these come first.
+      latents: the number of latents, which come before tokens.
     """
 
     positions: tuple[int, ...]
     latents: int = 0
 
     def see(self, others: "AttentionAxis") -> np.ndarray:
-        """Which columns, `others`, are not later than each row [T, S] bool."""
+        """Whether each of the columns, `others`, is not later than each row [T, S] bool."""
         return np.array(others.positions)[None, :] <= np.array(self.positions)[:, None]
 
 
@@ -214,10 +213,10 @@ class GPT(nn.Module):
         Args:
           tokens: [B, T] int, in [0, V); T is at most the context length.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
-          cache: the earlier positions; `tokens` follow them, and must not exceed its capacity. The parameters are then
-            those of `decoding_params`.
-          count: with a cache, the number of tokens among the T that are not padding, [] int; the logits are those of
-            the last of them. None = no padding.
+          cache: the earlier positions; `tokens` follow them, and must not exceed its capacity. It needs the parameters
+            of `decoding_params`.
+          count: with a cache, the number of tokens among the T that are not padding, [] int; only the last one has
+            logits. None = no padding.
           return_hidden: stop before the output layer, for a loss that computes `output_layer` itself.
 
         Returns:
@@ -225,8 +224,7 @@ class GPT(nn.Module):
           With a cache: (logits, cache with the positions of these tokens added). With a count, logits are [B, 1, V].
           With return_hidden: the output layer's input [B, T, D].
 
-        Raises:
-          ValueError: when T exceeds the context length, the message gives both; for a cache with stacked parameters.
+        Raises: ValueError when T exceeds the context length; for a cache with stacked parameters.
         """
         config = self.config
         chex.assert_rank(tokens, 2)
@@ -298,7 +296,7 @@ class GPT(nn.Module):
           deterministic: no dropout.
 
         Returns:
-          [B, T, D], and the caches with x's positions added (None without caches).
+          [B, T, D], and the caches with x's positions added; None without caches.
         """
         block = functools.partial(TransformerBlock, *self.config.layers(compute))
         output = stack(
@@ -316,7 +314,7 @@ class GPT(nn.Module):
     def layer_inputs(
         self, queries: int, keys: int, first_query: jax.Array
     ) -> Callable[[jax.Array], dict[str, Any]] | None:
-        """What differs among the blocks, for `stack`; None = nothing. Args: as for `ops.masks.local`."""
+        """The inputs of `stack` that differ among blocks; None = none. Args: as for `ops.masks.local`."""
         del queries, keys, first_query
         return None
 
@@ -334,9 +332,9 @@ class GPT(nn.Module):
 
         Returns:
           `blocks` [L, B, H, T, T], float32; each row sums to 1.
-          A perceiver also has `down_project` [1, B, H, M, S], for M latents and S inputs, and `up_project`
-          [1, B, H, T, M], or [1, B, H, T, M + T] if outputs see inputs too. Its blocks, if any, are [L, B, H, M, M].
-          It has only the latents and inputs that T tokens reach.
+          A perceiver also has `down_project` [1, B, H, M, S], for M latents and S inputs, and `up_project` [1, B, H, T,
+          M], or [1, B, H, T, M + T] if outputs see inputs too. Its blocks, if any, are [L, B, H, M, M], of the latents
+          that T tokens reach.
         """
         _, state = self.apply({"params": params}, tokens, mutable=["intermediates"])
         maps: dict[str, jax.Array] = {}

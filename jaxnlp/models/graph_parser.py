@@ -1,15 +1,15 @@
 """The graph parser of Dozat and Manning: scores of all arcs of a sentence, and of the relations of its arcs.
 
-A word encoder gives each word a vector v; ROOT has a vector of its own. Four layers give each v a vector as dependent
-and as head of an arc, and as dependent and as head of a relation. Products of two of these vectors are the scores:
+A word encoder gives each word a vector v; ROOT has a learned one. From v, four layers compute vectors as dependent and
+as head of an arc, and of a relation, whose products are the scores:
 
     x = f(v W + b), divided into x_arc, y_arc, x_rel, y_rel            f: leaky ReLU
     arc[d, h]         = x_arc[d] A y_arc[h] + a . y_arc[h]
     relation[d, h, c] = [x_rel[d]; 1] U_c [y_rel[h]; 1]
 
-P(h | d) is the softmax of arc[d] over ROOT and all other words; or with `model.normalised_over trees`, all arcs of a
-sentence together have the probability exp(sum of their scores) / Z, where Z is a sum over all trees with one root. The
-relation root has the head ROOT, and no other relation has it.
+P(h | d) is the softmax of arc[d] over ROOT and all other words; or with `model.normalised_over trees`, a tree has the
+probability exp(sum of its arcs' scores) / Z, where Z is a sum over all trees with one root. Only the relation root has
+the head ROOT.
 
 E is the width of the encoder's vectors, D that of the vectors of arcs or of relations, and C the number of relations.
 
@@ -53,7 +53,7 @@ class GraphParserConfig(WordEncoderConfig):
     dropout_rate: Rate = 0.33
     """Share of the features of these vectors dropped in training, the same ones for all words of a sentence."""
     normalised_over: Literal["heads", "trees"] = "heads"
-    """Train probabilities of the heads of each word, or of whole trees by the matrix-tree theorem."""
+    """Train probabilities of each word's head, or of whole trees by the matrix-tree theorem."""
     decoder: Literal["mst", "eisner"] = "mst"
     """Search for the best tree: maximum spanning tree by Chu-Liu-Edmonds; or by Eisner, without crossing arcs."""
 
@@ -101,8 +101,8 @@ class ArcScores(NamedTuple):
     """The outputs of a graph parser.
 
     Attributes:
-      arcs: the score of each arc, by word and head; heads are numbered from 1, 0 = ROOT [B, T, T + 1] float32.
-      relations: the score of each relation of the words to their given heads [B, T, C] float32.
+      arcs: by word and head; heads are numbered from 1, 0 = ROOT [B, T, T + 1] float32.
+      relations: of the words to their given heads [B, T, C] float32.
     """
 
     arcs: jax.Array
@@ -184,7 +184,7 @@ class GraphParser(nn.Module):
     def score_relations(self, vectors: jax.Array, heads: jax.Array) -> jax.Array:
         """Scores of relations [B, T, C], float32. Args: vectors: of `score_arcs`; heads [B, T] int, 0 = ROOT.
 
-        Where the head is ROOT, all relations except root have a very low score; elsewhere, root has it.
+        The relation root has a very low score for other heads than ROOT, and all other relations for ROOT.
         """
         compute = self.config.compute
         dependents, of_heads = jnp.split(vectors, 2, axis=-1)

@@ -1,4 +1,4 @@
-"""The order and the precision in which inference reads a model's parameters."""
+"""The layout and the precision of parameters at inference."""
 
 import functools
 from typing import Any, Literal, get_args
@@ -22,17 +22,16 @@ Weights = Literal["float32", "bfloat16", "int8"]
 def inference_params(model: nn.Module, params: Params, weights: Weights = "float32") -> Params:
     """Parameters of a trained model for its functions: each block has its own.
 
-    On CPU dense layers of blocks have transposed kernels, so that all weights of an output are adjacent: a product with
-    few rows takes up to a half less time. With bfloat16, or if the model rounds the operands of products, these kernels
-    are rounded once, and their products round their inputs.
+    On CPU dense layers of blocks have transposed kernels, so that an output's weights are adjacent: a product with few
+    rows takes up to a half less time. With bfloat16, or if the model rounds the operands of products, these kernels are
+    rounded once, and their products round their inputs.
 
-    With int8 they have 8 bits a weight (`ops.quantisation`), so that a token of one sequence takes less time. Models
-    that read many rows at once would take more: see there. In 16 or 8 bits the output layer of a model that generates
-    is rounded, too.
+    With int8 they have 8 bits a weight (`ops.quantisation`), which is faster for one sequence, and slower for many
+    rows. In 16 or 8 bits the output layer of a model that generates is rounded, too.
 
     Args:
       model: the Linen module, with its `config`.
-      params: as trained. They are copied.
+      params: as trained; they are copied.
       weights: of dense layers.
 
     Raises: ValueError for other weights; for 16 or 8 bits and a model without Transformer blocks; for 8 bits and a
@@ -65,7 +64,7 @@ def inference_params(model: nn.Module, params: Params, weights: Weights = "float
 
 
 def _is_of_a_block(config: ModelConfig, path: tuple[str, ...]) -> bool:
-    """Whether it is the path of the kernel of a dense layer of a block."""
+    """Whether a path is the kernel of a dense layer of a block."""
     stacked = tuple("blocks" if name.startswith("block_") else name for name in path)
     return path[-1] == "kernel" and "blocks" in stacked and config.parameter(stacked).dense
 

@@ -1,9 +1,9 @@
-"""Llama: a decoder-only language model with rotary positions, and the decoders that are built as it is.
+"""Llama: a decoder-only language model with rotary positions, and variants of it.
 
-Source: Touvron et al. 2023 (Llama); Ainslie et al. 2023 for key heads that heads share; Jiang et al. 2023 (Mistral) for
-windows; Yang et al. 2025 (Qwen3) for the normalisation of heads; So et al. 2021 (Primer) for ReLU squared without a
-gate; Zhang et al. 2019 (Fixup) for branches that are zero at first. Otherwise as `models.gpt`. Weights of Llama,
-Mistral, Qwen2 and Qwen3 are read by `jaxnlp.convert.decoder`.
+Source: Touvron et al. 2023 (Llama); Ainslie et al. 2023 for shared key heads; Jiang et al. 2023 (Mistral) for windows;
+Yang et al. 2025 (Qwen3) for the normalisation of heads; So et al. 2021 (Primer) for ReLU squared without a gate; Zhang
+et al. 2019 (Fixup) for branches that are zero at first. Otherwise as `models.gpt`. `jaxnlp.convert.decoder` reads
+weights of Llama, Mistral, Qwen2 and Qwen3.
 """
 
 import dataclasses
@@ -34,15 +34,15 @@ class LlamaConfig(GPTConfig):
     context_length: Count = 2_048
     """Maximum length in tokens."""
     num_key_heads: Count | None = None
-    """Heads of keys and values, G; must divide the number of heads, which share them; None = as many as heads."""
+    """Heads of keys and values, G, which heads share; must divide the number of heads; None = as many as heads."""
     head_width: Count | None = None
     """Width of queries, keys and values in each head, K; None = width / num_heads."""
     activation: Activation = "silu"
-    """Activation of the gate of the feed-forward layers, or of these layers without one."""
+    """Activation of the gate of the feed-forward layers, or of layers without one."""
     gated: bool = True
     """Whether the feed-forward layers have a gate."""
     zero_outputs: bool = False
-    """Whether the last weights of each branch are zero at first, so that the first model is its embeddings alone."""
+    """Whether the last weights of each branch are zero at first, so that the initial model is only its embeddings."""
     epsilon: ProperFraction = 1e-6
     """Epsilon of the normalisations."""
     use_bias: bool = False
@@ -52,15 +52,15 @@ class LlamaConfig(GPTConfig):
     head_norm: bool = False
     """Whether each head's queries and keys are normalised, as in Qwen3."""
     local_layers: tuple[Natural, ...] = ()
-    """Blocks, from 0, in which a token sees only a window of the last tokens, as in Mistral."""
+    """Indices, from 0, of blocks in which a token sees only a window of the last tokens, as in Mistral."""
     local_window: Count = 128
-    """Tokens that a token of a local layer sees, itself included."""
+    """Window of local layers in tokens, the token itself included."""
     rotary_base: Positive = 10_000.0
     """Base of the rates of rotation; a larger base rotates more slowly, for longer texts."""
     rotary_factor: Positive = 1.0
-    """Rates of rotation are divided by it, to read longer texts than the model was trained on."""
+    """Divisor of the rates of rotation, to read longer texts than in training."""
     rotary_original_length: Natural = 0
-    """Length of the texts that the model was trained on, for a factor for slow rates alone; 0 = for all rates."""
+    """Length of texts in training, if the factor is only for slow rates; 0 = for all rates."""
     rotary_fewest_turns: Positive = 1.0
     """Rates with fewer turns in the original length are divided by the whole factor."""
     rotary_most_turns: Positive = 4.0
@@ -147,7 +147,7 @@ class LlamaConfig(GPTConfig):
 
 
 class Llama(GPT):
-    """Scores for each next token, with positions in attention alone. Attributes: as `GPT`."""
+    """Scores for each next token, with positions only in attention. Attributes: as `GPT`."""
 
     config: LlamaConfig
 

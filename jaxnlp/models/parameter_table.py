@@ -1,4 +1,4 @@
-"""Tables of a model's parameters, in which `ModelConfig.parameter` looks up paths."""
+"""Tables of a model's parameters for `ModelConfig.parameter`."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -30,7 +30,7 @@ def dense(path: Path, kernel: str, *, use_bias: bool = True) -> Axes:
 
 
 def affine(path: Path, kernel: str, *, use_bias: bool = True) -> Axes:
-    """A kernel with these axes and a bias with all but the first, of a layer that is no `nn.dense.Dense`."""
+    """A kernel with these axes and a bias with all but the first, of a layer that is not a `nn.dense.Dense`."""
     return {(*path, "kernel"): kernel} | ({(*path, "bias"): kernel[1:]} if use_bias else {})
 
 
@@ -52,8 +52,8 @@ def entries(
     Args:
       axes: glossary letters, by path.
       depth: of all of them.
-      prefix: goes before each path.
-      stacked: whether they are those of a block of `nn.transformer.stack`, with L as their first axis.
+      prefix: before each path.
+      stacked: whether they belong to a block of `nn.transformer.stack`, with L as first axis.
       head: whether they map to the model's outputs.
     """
     return {
@@ -92,7 +92,7 @@ def self_attention(
       grouped: whether there are fewer key heads than heads.
       positions: see `SelfAttention`; the tables of relative positions have one row per bucket or distance.
       use_bias: whether the projections have biases.
-      qkv_bias: the same for queries, keys and values alone; None = as `use_bias`.
+      qkv_bias: the same for queries, keys and values; None = as `use_bias`.
       head_norm: whether each head's queries and keys are normalised, without a shift.
     """
     projections = {"q": "DHK", "kv": "D2GK"} if grouped else {"qkv": "D3HK"}
@@ -113,7 +113,7 @@ def cross_attention(*, use_bias: bool = True) -> Axes:
 
 
 def feed_forward(*, gated: bool = False, use_bias: bool = True) -> Axes:
-    """Axes of a `FeedForward` layer and of the normalisation beside it."""
+    """Axes of a `FeedForward` layer and its normalisation."""
     kernels = {"up": "DF", "down": "FD"} | ({"gate": "DF"} if gated else {})
     axes = under("feed_forward", _projections(kernels, use_bias=use_bias))
     return axes | norm(("feed_forward_norm",), use_bias=use_bias)

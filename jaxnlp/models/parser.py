@@ -1,8 +1,8 @@
 """The base of transition-based dependency parsers: vectors of words, and scores of transitions.
 
-A parser has two parts. The first part computes a vector for each word of a sentence, once. The second part scores the
-transitions of a configuration. Its inputs are the vectors x of some of the 18 nodes that describe the configuration,
-and the vectors y of the labels of the dependents (Chen and Manning 2014, section 3.1):
+The first part of a parser computes a vector for each word of a sentence, once. The second part scores the transitions
+of a configuration, from the vectors x of some of the 18 nodes that describe it, and the vectors y of the labels of the
+dependents (Chen and Manning 2014, section 3.1):
 
     h = f(sum_k x_k W_k + sum_l y_l U_l + b),   scores = h W_out + b_out
 
@@ -48,7 +48,7 @@ def uniform_vectors(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.flo
 class ParserConfig(ModelConfig):
     """The base of parsers' configs. Their processor is a `ParserProcessor`.
 
-    `reads` names the arrays of the encoder. Before these, the module reads a batch of configurations.
+    `reads` names the arrays of the encoder, which follow a batch of configurations in the module's arguments.
     """
 
     hidden_width: Count = 200
@@ -111,7 +111,7 @@ class Parser(nn.Module):
 
         Args:
           nodes: the nodes of the configurations, as `Configuration.nodes` [B, S, 18] int.
-          labels: the labels of the dependents among them; R if there is no dependent [B, S, 12] int.
+          labels: the labels of the dependents among them; R = no dependent [B, S, 12] int.
           inputs: the arrays that `config.reads` names.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 

@@ -1,4 +1,4 @@
-"""Perceiver: a decoder-only language model whose blocks transform a few latents and not the whole sequence.
+"""Perceiver: a decoder-only language model whose blocks transform a few latents instead of the sequence.
 
 Source: Jaegle et al. 2021 (Perceiver), as in CS224N, assignment 5; otherwise as `models.gpt`. See `nn.perceiver`.
 """
@@ -29,7 +29,7 @@ class PerceiverConfig(GPTConfig):
     """Number of latents, M, from 1 to the context length."""
     latent_placement: LatentPlacement = "prefix"
     """prefix: latents at the first M positions, as in CS224N's assignment 5; an output sees only its own token and the
-    first M tokens. along: latents along the whole context, next to the tokens; an output sees all earlier tokens."""
+    first M. along: latents along the whole context, next to the tokens; an output sees all earlier tokens."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -67,7 +67,7 @@ class PerceiverConfig(GPTConfig):
 class Perceiver(GPT):
     """Latents read the sequence, blocks transform the latents, and the sequence reads the latents.
 
-    With the placement `prefix` an output does not see all earlier tokens, see `nn.perceiver`. Attributes: as `GPT`.
+    Attributes: as `GPT`.
     """
 
     config: PerceiverConfig

@@ -9,6 +9,6 @@ from jaxnlp.models import ModelConfig
 class RecurrentModelConfig(ModelConfig):
     """The base of configs of recurrent language models, which the task RecurrentLanguageModel requires.
 
-    The module has `read(tokens, states)`, which continues a text from the states after its last token, and
-    `empty_cache(batch)`, the states before the first token.
+    The module has `read(tokens, states)`, which continues a text, and `empty_cache(batch)`, the states before its first
+    token.
     """

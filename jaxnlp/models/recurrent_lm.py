@@ -39,7 +39,7 @@ EMBEDDING_BOUND = 0.1
 
 States = tuple[LayerStates, ...]
 Rounds = Annotated[int, Within("[0, 101)")]
-"""Far more than any model has: a program has all rounds one after the other."""
+"""Far more than any model has: a program repeats the code of a round."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ class RecurrentLMConfig(RecurrentModelConfig):
     forget_bias: Finite = 0.0
     """Added to the initial bias of an LSTM's forget gate."""
     mogrifier_rounds: Rounds = 0
-    """Rounds in which input and state of an LSTM gate each other before each step (mogrifier), such as 5; 0 = none."""
+    """Rounds of mutual gating of an LSTM's input and state before each step (mogrifier), such as 5; 0 = none."""
     mogrifier_rank: Count | None = None
     """Rank of the mogrifier's matrices; None = full."""
     embedding_dropout_rate: Rate = 0.0
@@ -270,8 +270,7 @@ class RecurrentLM(nn.Module):
     def predict(self, params: Params, tokens: jax.Array) -> jax.Array:
         """Logits [B, V] of the word that follows each row of tokens [B, T].
 
-        Raises: ValueError unless tokens are int [B, T], T at least 1, in [0, V). Under jit values are not
-          checked; the logits of a row with other values are NaN.
+        Raises: ValueError unless tokens are int [B, T], T at least 1, in [0, V). Under jit, other values give NaN.
         """
         expect_tokens(tokens, self.vocabulary_size, "the text")
         tokens = jnp.asarray(tokens)

@@ -1,8 +1,8 @@
-"""A parser whose word vectors come from a bidirectional LSTM over the whole sentence.
+"""A transition-based parser with word vectors from a bidirectional LSTM over the whole sentence.
 
-The LSTM reads the embedding, the characters and the tag of each word, or vectors of a BERT. So a few nodes are enough
-to describe a configuration: three words of the stack and the first word of the buffer. The dependents of the two words
-that an arc can connect may be added.
+The LSTM reads the embedding, the characters and the tag of each word, or vectors of a BERT. So a few nodes suffice to
+describe a configuration: three words of the stack, the first word of the buffer, and optionally the dependents of the
+two words that an arc can connect.
 
 Source: Kiperwasser and Goldberg 2016, section 4. Differs: characters; arc-standard or arc-eager with cross-entropy, not
 arc-hybrid with a dynamic oracle and a hinge loss.
@@ -24,18 +24,18 @@ from jaxnlp.nn.embedding import Embed
 
 STACK_AND_BUFFER = (0, 1, 2, 3)
 WITH_DEPENDENTS = (*STACK_AND_BUFFER, 6, 7, 12, 13)
-"""Indices in `Configuration.nodes`: these four words, and the leftmost and rightmost dependents."""
+"""Nodes of `Configuration.nodes`: the stack, the buffer, and their leftmost and rightmost dependents."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RecurrentParserConfig(WordEncoderConfig, ParserConfig):
-    """Shape and regularisers of a parser on top of a word encoder."""
+    """Shape and regularisers of a transition-based parser on a word encoder."""
 
     tag_width: Count = 25
     """Width of the vectors of tags, if the data has tags."""
     described_by: Literal["stack_and_buffer", "with_dependents"] = "with_dependents"
-    """Nodes that describe a configuration: three words of the stack and one of the buffer; or also the leftmost and the
-    rightmost dependents of the two words that the next arc can join."""
+    """Nodes that describe a configuration: three words of the stack and one of the buffer; or also the leftmost and
+    rightmost dependents of the two words that the next arc can connect."""
     activation: Activation = "relu"
     """Function of the hidden layer: x^3, ReLU or tanh."""
     label_width: Natural = 0
@@ -75,7 +75,6 @@ class RecurrentParser(Parser):
     num_pieces: int = 0
 
     def setup(self):
-        """The encoder, the vectors of tags, and the vectors of no word and of ROOT."""
         super().setup()
         config = self.config
         self.encoder = WordEncoder(config, self.vocabulary_size, self.num_characters, self.num_pieces)

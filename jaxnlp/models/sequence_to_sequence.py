@@ -13,18 +13,17 @@ from jaxnlp.models import ModelConfig
 class SequenceToSequenceConfig(ModelConfig):
     """The base of configs of sequence-to-sequence models, which tasks such as TextToText require.
 
-    Their processor has the vocabularies `source` and `target`. The arguments of the module are those of `reads`. It
-    also has `output_layer(params)`, and for decoding `initial_cache(params, source, source_mask)`, which returns the
-    cache of a source, `read(tokens, cache, count)` and `alignment(params, source, inputs, source_mask)`; and for pages
-    `attention_maps(params, source, inputs)`, which returns weights [L, B, H, T, S] by name: `encoder`, `decoder` and
-    `cross`, or some of these.
+    Their processor has the vocabularies `source` and `target`. The module takes the arrays of `reads`. It has
+    `output_layer(params)`; for decoding `initial_cache(params, source, source_mask)`, the cache of a source,
+    `read(tokens, cache, count)` and `alignment(params, source, inputs, source_mask)`; and for pages
+    `attention_maps(params, source, inputs)`, weights [L, B, H, T, S] by name: some of `encoder`, `decoder` and `cross`.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("source", "inputs", "source_mask")
 
     embeddings: Literal["separate", "tied", "shared", "shared_inputs"] = "tied"
-    """Which of the source embeddings, target embeddings and output layer share a matrix: none of them (separate), the
-    last two (tied), all (shared), or the first two (shared_inputs). The last two options need one vocabulary and equal
+    """Whether source embeddings, target embeddings and output layer share a matrix: none do (separate), the last two
+    (tied), all (shared), or the first two (shared_inputs). The last two options need one vocabulary and equal
     widths."""
 
     @property

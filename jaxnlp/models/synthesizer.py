@@ -1,4 +1,4 @@
-"""Synthesizer: a decoder-only language model with attention weights that are computed without dot products.
+"""Synthesizer: a decoder-only language model with attention weights without dot products.
 
 Source: Tay et al. 2021 (dense Synthesizer), as in CS224N, assignment 5; otherwise as `models.gpt`.
 """

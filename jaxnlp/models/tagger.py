@@ -66,7 +66,7 @@ class TaggerConfig(WordEncoderConfig):
         return Tagger(self, *self.sizes(processor.inputs), parts)
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """As for every word encoder; the layers that score labels only for parts that have the same labels in both."""
+        """As for every word encoder; layers that score labels only for parts with the same labels in both."""
         adopted = super().adopt(pretrained)
         if self.only_bert:
             config: Any = adopted.config
@@ -160,13 +160,13 @@ def by_part(found: Any) -> Mapping[str, Any]:
 
 
 def only_part(tagger: Any, name: str) -> Any:
-    """A tagger of one part of a tagger of several; its part does not have a name.
+    """A tagger of one part of a tagger of several; its part has no name.
 
     Args:
       tagger: a `jaxnlp.tasks.Trained`.
       name: of the part.
 
-    Raises: ValueError, with the names of its parts, when it does not have this one.
+    Raises: ValueError, with the names of its parts, for another name.
     """
     parts = getattr(tagger.processor, "by_part", {"": None})
     if name not in parts or not name:

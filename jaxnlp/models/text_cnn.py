@@ -47,7 +47,6 @@ class TextCNN(WordClassifier):
     config: TextCNNConfig
 
     def setup(self):
-        """A convolution for each window."""
         super().setup()
         config = self.config
         self.convolution = {

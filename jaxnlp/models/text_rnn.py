@@ -114,7 +114,6 @@ class TextRNN(WordClassifier):
     config: TextRNNConfig
 
     def setup(self):
-        """The recurrent layers, and the parameters of the attention."""
         super().setup()
         config = self.config
         self.recurrent = Recurrent(
@@ -158,7 +157,7 @@ class TextRNN(WordClassifier):
         return self._weights(outputs, attention_mask)
 
     def attention_weights(self, params: Params, tokens: jax.Array, attention_mask: jax.Array) -> jax.Array:
-        """The attention weight of each word [B, T], float32; those of a text sum to 1, padding has 0.
+        """The attention weight of each word [B, T], float32; a text's weights sum to 1, padding has 0.
 
         Raises: ValueError when the pooling is not attention.
         """

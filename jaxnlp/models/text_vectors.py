@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxnlp.models.bert import BertOutput
 
 Pooling = Literal["cls", "pooler", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
-"""Poolings, with the names of sentence-transformers."""
+"""Poolings, by their names in sentence-transformers."""
 
 
 def pool(output: BertOutput, attention_mask: jax.Array, pooling: Pooling, *, skip: int = 0) -> jax.Array:

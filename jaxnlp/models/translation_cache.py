@@ -17,8 +17,8 @@ class TranslationCache:
         [B, H, S, K].
       source_mask: [B, S] bool, False for padding.
       length: [] int32, number of target positions that are filled.
-      attended: [B, S], the attention weights on each source token, summed over the target positions so far. They are
-        the mean over the heads of the last block. None = not counted.
+      attended: [B, S], the attention weights on each source token, summed over the target positions so far, the mean
+        over the heads of the last block; None = not counted.
     """
 
     layers: tuple[LayerCache, ...]
@@ -27,12 +27,12 @@ class TranslationCache:
     attended: jax.Array | None = None
 
     def with_rows(self, rows: jax.Array) -> "TranslationCache":
-        """The cache with other rows [B]. Each row must have the same source as before, so its keys and values stay."""
+        """The cache with other rows [B], of the same sources, so their keys and values stay."""
         layers = tuple((*cache_rows(layer[:2], rows), *layer[2:]) for layer in self.layers)
         return dataclasses.replace(self, layers=layers, attended=cache_rows(self.attended, rows))
 
     def coverage(self) -> jax.Array:
-        """sum_s log min(attended_s, 1) over the real source tokens, [B]. Raises: ValueError when it is not counted."""
+        """sum_s log min(attended_s, 1) over the real source tokens, [B]. Raises: ValueError when `attended` is None."""
         if self.attended is None:
             raise ValueError("this cache does not count coverage; call initial_cache with count_coverage=True")
         return log_coverage(self.attended, self.source_mask)

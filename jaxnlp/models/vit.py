@@ -1,10 +1,10 @@
 """The Vision Transformer: an image as a sequence of patches.
 
-Axes that the library's glossary does not have: I rows or columns of an image, R channels, P pixels of a patch times
-channels. T is the number of tokens (class, distillation) and patches.
+Further axes: I rows or columns of an image, R channels, P pixels of a patch times channels. T counts tokens (class,
+distillation) and patches.
 
-Source: Dosovitskiy et al. 2021; Touvron et al. 2021 for the distillation token; Radford et al. 2021 for the encoder of
-images of CLIP. Differs: positions may be fixed, and the stem may be convolutional (Xiao et al. 2021).
+Source: Dosovitskiy et al. 2021; Touvron et al. 2021 for the distillation token; Radford et al. 2021 for CLIP's image
+encoder. Differs: positions may be fixed, and the stem may be convolutional (Xiao et al. 2021).
 """
 
 import dataclasses
@@ -63,19 +63,18 @@ class ViTConfig(ClassifierConfig):
     """Layer that turns patches into vectors: one dense layer, as published, or convolutions that halve the image until
     a patch is a pixel."""
     positions: Literal["learned", "sinusoidal_2d"] = "learned"
-    """A learned vector for each patch and token, or for each patch fixed sines and cosines of its row and column."""
+    """A learned vector for each patch and token, or fixed sines and cosines of each patch's row and column."""
     pooling: Literal["cls", "mean"] = "cls"
     """Input of the classifier: the vector of a class token before the patches (cls), or the mean over the patches."""
     distillation: Literal["none", "token", "head"] = "none"
-    """DeiT's distillation token after the class token: none; one that no head reads; or one with a head of its own:
-    then the logits are the mean of both heads' logits."""
+    """DeiT's distillation token after the class token: none; one without a head; or one with a head, whose logits are
+    averaged with those of the class."""
     pooler_width: Count | None = None
-    """Width of a dense layer with tanh before the classifier; None = no such layer."""
+    """Width of a dense layer with tanh before the classifier; None = none."""
     projection_width: Count | None = None
-    """Width of a dense layer without bias before the classifier, as in CLIP; None = no such layer."""
+    """Width of a dense layer without bias before the classifier, as in CLIP; None = none."""
     unit_vectors: bool = False
-    """Scale the input of the classifier to length 1: the kernel of a classifier whose columns have length 1 then gives
-    cosines."""
+    """Scale the classifier's input to length 1, so that a kernel with columns of length 1 gives cosines."""
     embedding_norm: bool = False
     """Normalise tokens and patches before the first block, as in CLIP."""
     activation: Activation = "gelu"
@@ -85,7 +84,7 @@ class ViTConfig(ClassifierConfig):
     qkv_bias: bool = True
     """Whether the layers of queries, keys and values have biases."""
     stem_bias: bool = True
-    """Whether the dense layer on patches has a bias; that of CLIP does not."""
+    """Whether the dense layer on patches has a bias; CLIP's does not."""
     dropout_rate: Rate = 0.1
     """Share of embeddings and of each branch's outputs dropped in training."""
     attention_dropout_rate: Rate = 0.0
@@ -158,11 +157,10 @@ class ViTConfig(ClassifierConfig):
         return parameter_table.find(table, path)
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """All parameters, of a run or of weights of another library, with their shape; dropout rates stay those of
-        this config. The heads are used only if the classes are the same. Learned positions are interpolated to the size
-        of the images. A pooler or a projection of another library is left out: its classifiers have none. Of a model of
-        images and texts these are the parameters of its encoder of images.
-        """
+        """All parameters of a run, of another library's weights, or of the image encoder of a model of images and
+        texts, with their shape; dropout rates stay those of this config. Heads are used only for the same classes.
+        Learned positions are interpolated to the size of the images. Another library's pooler or projection is left
+        out: its classifiers have none."""
         theirs = pretrained.model.config
         if hasattr(theirs, "image_encoder"):
             return self.adopt(theirs.image_encoder(pretrained))
@@ -185,7 +183,7 @@ class ViTConfig(ClassifierConfig):
 
 
 def _fitting(config: ViTConfig, pretrained: Any, processor: Any) -> Params:
-    """The pretrained heads, if the classes are the same, and the positions of images of the processor's size."""
+    """The pretrained heads, for the same classes, and the positions for the processor's image size."""
     params = pretrained.params
     heads = {name: params[name] for name in (HEAD, DISTILLATION_HEAD) if name in params}
     fitting = matching_heads(pretrained.name, pretrained.processor, heads, ("classes",), processor, config)
@@ -198,7 +196,7 @@ def _fitting(config: ViTConfig, pretrained: Any, processor: Any) -> Params:
 
 
 def resized_positions(positions: Any, config: ViTConfig, size: int) -> np.ndarray:
-    """Learned positions, interpolated to images of another size; those of tokens stay the same.
+    """Learned positions, interpolated to images of another size; those of tokens stay.
 
     Args:
       positions: [T, D].
@@ -206,7 +204,7 @@ def resized_positions(positions: Any, config: ViTConfig, size: int) -> np.ndarra
       size: I, rows and columns of the images.
 
     Returns:
-      [T, D] float32, for the T of this size; equal bits if the number of patches is the same.
+      [T, D] float32, for the T of this size; unchanged for an equal number of patches.
     """
     table, tokens, side = np.asarray(positions, np.float32), len(config.tokens), size // config.patch
     old = math.isqrt(len(table) - tokens)
@@ -260,8 +258,7 @@ class Stem(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         """Args: x [B, I, I, R], float. Returns: [B, I / patch, I / patch, D].
 
-        A convolution of 3 x 3 pixels and stride 2 is a dense layer on windows, so that Muon and weight decay see a
-        matrix.
+        A convolution of 3 x 3 pixels and stride 2 is a dense layer on windows, so that Muon and weight decay apply.
         """
         chex.assert_rank(x, 4)
         config, compute, patch = self.config, self.config.compute, self.config.patch
@@ -276,14 +273,13 @@ class Stem(nn.Module):
 
 
 class ViT(nn.Module):
-    """Scores the classes of an image, or without classes gives the vector of an image.
+    """Scores the classes of an image, or without classes computes its vector.
 
     Attributes:
       config: shape and variants.
       size: rows and columns of an image, I.
-      mean: of each channel, for pixels in [0, 1].
-      stddev: of each channel.
-      classes: C; 0 = there is no head.
+      mean, stddev: of each channel, for pixels in [0, 1].
+      classes: C; 0 = no head.
     """
 
     config: ViTConfig
@@ -294,7 +290,7 @@ class ViT(nn.Module):
 
     @property
     def side(self) -> int:
-        """Number of patches in a row, and number of rows."""
+        """Number of patches in a row, and of rows."""
         return self.size // self.config.patch
 
     @nn.compact
@@ -302,12 +298,12 @@ class ViT(nn.Module):
         """Scores the classes.
 
         Args:
-          images: [B, I, I, R] uint8; they are normalised here, on the device.
+          images: [B, I, I, R] uint8; normalised here, on the device.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Returns:
-          Logits [B, C], float32; without classes the vectors [B, D] that a head would read, after the pooler and the
-          projection if there are any. They are not scaled to length 1.
+          Logits [B, C], float32; without classes the input [B, D] of a head, after the pooler and the projection if
+          any, not scaled to length 1.
 
         Raises: ValueError for images of another type than uint8.
         """
@@ -374,9 +370,8 @@ class ViT(nn.Module):
     def attention_rollout(self, params: Params, images: jax.Array) -> jax.Array:
         """The share of each patch in the prediction, [B, I / patch, I / patch]; those of an image sum to 1.
 
-        The product over the layers of (mean over heads of the attention + identity) / 2. The result is the mean over
-        the rows of it that a head reads, without the columns of tokens: the rows of the class token and of a
-        distillation token with a head, or all rows.
+        The product over the layers of (mean over heads of the attention + identity) / 2, averaged over the rows that a
+        head reads (class token, distillation token with a head, or all), without the columns of tokens.
 
         Source: Abnar and Zuidema 2020, eq. 1 and 2.
         """

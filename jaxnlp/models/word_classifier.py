@@ -1,7 +1,4 @@
-"""The base of classifiers that look up a vector for each word of a text.
-
-E is the width of the features.
-"""
+"""The base of classifiers that look up a vector for each word of a text. E is the width of the features."""
 
 import dataclasses
 from typing import Any, ClassVar, Literal
@@ -28,7 +25,7 @@ EMBEDDING_BOUND = 0.25
 
 @dataclasses.dataclass(frozen=True)
 class WordClassifierConfig(ClassifierConfig):
-    """The base of configs of word classifiers. Their processor has the `words` of its vocabulary, ordered by id."""
+    """The base of configs of word classifiers. Their processor has the `words` of its vocabulary, by id."""
 
     reads: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask")
 

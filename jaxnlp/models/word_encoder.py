@@ -72,8 +72,8 @@ class WordEncoderConfig(ModelConfig):
     character_window: Window = 3
     """Number of characters in a window of the convolution."""
     word_dropout_rate: Rate = 0.0
-    """Share of the words replaced with the unknown word in training, also in pairs of words. This trains the embedding
-    of unknown words, and the use of characters and context."""
+    """Share of words replaced with the unknown word in training, also in pairs. This trains the unknown word's
+    embedding, and the use of characters and context."""
     input_dropout_rate: Rate = 0.5
     """Share of the words' vectors dropped in training."""
     recurrent_widths: tuple[Count, ...] = (128,)
@@ -104,7 +104,7 @@ class WordEncoderConfig(ModelConfig):
 
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Names of the arrays of a batch that the encoder reads, in the order of its arguments."""
+        """Names of a batch's arrays that the encoder reads, in the order of its arguments."""
         return WordInputs.names + (WordInputs.bert_names if self.bert else ())
 
     @property
@@ -269,7 +269,7 @@ class WordEncoder(nn.Module):
           words: [B, T] int.
           characters: [B, T, W] int, 0 for padding.
           word_mask: [B, T] bool, False for padding, which must be at the end and never changes a result.
-          pieces: [B, S] int, BERT's tokens; this and the next two are needed only with a BERT.
+          pieces: [B, S] int, BERT's tokens; this and the next two only with a BERT.
           piece_mask: [B, S] bool, False for padding.
           first_pieces: [B, T] int, the position in S of each word's first token.
           further: [B, T, A], another part of the words' vectors, such as vectors of tags.

@@ -37,7 +37,7 @@ class Rotary:
 
 @dataclasses.dataclass(frozen=True)
 class RelativeBias:
-    """Each head has a learned bias on the scores for each bucket of distances, in both directions unless `causal`.
+    """A learned bias on each head's scores for each bucket of distances, in both directions unless `causal`.
 
     Attributes:
       num_buckets: N; must be even without `causal`.
@@ -50,7 +50,7 @@ class RelativeBias:
 
 @dataclasses.dataclass(frozen=True)
 class RelativeVectors:
-    """Each distance has a learned vector that is added to keys and one that is added to values, for all heads.
+    """Learned vectors of each distance, added to keys and to values of all heads.
 
     Attributes:
       max_distance: keys at this distance or farther share the last vectors of their direction.
@@ -75,9 +75,8 @@ class SelfAttention(nn.Module):
       attention_dropout_rate: share of attention weights dropped in training.
       dropout_rate: share of outputs dropped in training.
       use_bias: whether the projections have biases.
-      qkv_bias: the same for queries, keys and values alone; None = as `use_bias`.
-      head_norm: makes a normalisation, one for each head's queries and one for its keys, before they are rotated; None
-        = there is none.
+      qkv_bias: the same for queries, keys and values; None = as `use_bias`.
+      head_norm: makes the normalisations of each head's queries and keys, before the rotation; None = none.
       output_stddev: standard deviation of the output projection's initial weights.
       compute: types, and the implementation of attention over a whole sequence.
       positions: `Rotary`, `RelativeBias` or `RelativeVectors`; None = no positions.
@@ -88,8 +87,8 @@ class SelfAttention(nn.Module):
 
     Source: Vaswani et al. 2017, section 3.2.2; Radford et al. 2019 for the dropouts and the fused projection; Ainslie
     et al. 2023 for grouped heads; Su et al. 2021 for rotary positions; Raffel et al. 2020, section 2.1, for the
-    relative bias; Shaw et al. 2018 for relative vectors; Henry et al. 2020 for the head norm. Differs: T5 shares one
-    table among all layers; with `positions` each layer has its own, and layers that share one are given its bias.
+    relative bias; Shaw et al. 2018 for relative vectors; Henry et al. 2020 for the head norm. Differs: with `positions`
+    each layer has its own table; layers that share one, as in T5, get its bias.
     """
 
     num_heads: int
@@ -125,19 +124,18 @@ class SelfAttention(nn.Module):
           deterministic: no dropout.
           attention_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend; None = all that `causal` leaves. S is T,
             or with a cache its capacity.
-          bias: [1, H, T, S], added to the scores, such as `relative_bias` of a table that layers share; not with
-            relative positions of its own. None = zero.
-          rotary_base: [] float, in place of the base of rotary `positions`, such as one for each layer of a stack.
+          bias: [1, H, T, S], added to the scores, such as `relative_bias` of a shared table; not with relative
+            `positions`. None = zero.
+          rotary_base: [] float, replaces the base of rotary `positions`, as for each layer of a stack.
           cache: keys and values of earlier positions, [B, G, S, K] each; None: x is the whole sequence.
           cached_positions: [] int, the number of filled positions in the cache; x's positions follow them.
 
         Returns:
-          [B, T, D], and the cache with the T positions of x added (None without a cache).
+          [B, T, D], and the cache with the T positions of x added; None without a cache.
 
-        Raises:
-          ValueError: when x has another rank; when H does not divide D or G does not divide H, the message gives both;
-            for a cache without `causal`; for rotary positions when K is odd; for relative positions when the number of
-            buckets or the maximum distance is not possible (`relative_buckets`).
+        Raises: ValueError when x has another rank; when H does not divide D or G does not divide H; for a cache without
+          `causal`; for rotary positions when K is odd; for an invalid number of buckets or maximum distance
+          (`relative_buckets`).
         """
         expect(x.ndim == 3, "x [B, T, D]", x=x)
         if cache is not None and not self.causal:
@@ -224,7 +222,8 @@ class SelfAttention(nn.Module):
         return y
 
     def _project(self, x: jax.Array) -> tuple[jax.Array, ...]:
-        """What `packed_attention` takes: [B, T, 3, H, K]; or with fewer key heads [B, T, H, K] and [B, T, 2, G, K]."""
+        """The arguments of `packed_attention`: [B, T, 3, H, K]; or with fewer key heads [B, T, H, K] and [B, T, 2, G,
+        K]."""
         batch, positions, width = x.shape
         heads, key_heads = self.num_heads, self.num_key_heads or self.num_heads
         head_width = self.head_width or _head_width(width, heads)
@@ -275,20 +274,9 @@ def relative_bias(
 
 
 class CrossAttention(nn.Module):
-    """Each position of one sequence attends to the positions of another.
+    """Each position of one sequence attends to the positions of another. Attributes: see `SelfAttention`.
 
-    Attributes:
-      num_heads: H; must divide the width, unless there is a head width.
-      head_width: K; None = D / H.
-      scale: factor on the scores; None = 1 / sqrt(K).
-      attention_dropout_rate: share of attention weights dropped in training.
-      dropout_rate: share of outputs dropped in training.
-      use_bias: whether the projections have biases.
-      output_stddev: standard deviation of the output projection's initial weights.
-      compute: types, and the implementation of attention.
-
-    Parameters: q/kernel [D, H, K], kv/kernel [D, 2, H, K], out/kernel [O, D], O = H K, and their
-    biases.
+    Parameters: q/kernel [D, H, K], kv/kernel [D, 2, H, K], out/kernel [O, D], O = H K, and their biases.
 
     Source: Vaswani et al. 2017, section 3.2.3. Keys and values are computed in one product.
     """
@@ -314,16 +302,15 @@ class CrossAttention(nn.Module):
         """Mixes the memory's values.
 
         Args:
-          x: [B, T, D], or [1, T, D]: the same queries for all examples, computed once.
-          memory: the sequence to attend to [B, S, D]; or its keys and values, as `keys_and_values` returns them.
+          x: [B, T, D], or [1, T, D] for the same queries in all examples.
+          memory: the sequence to attend to [B, S, D]; or its `keys_and_values`.
           deterministic: no dropout.
           attention_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend; None = all.
 
         Returns:
           [B, T, D].
 
-        Raises:
-          ValueError: when H does not divide D, the message gives both; when shapes do not fit.
+        Raises: ValueError when H does not divide D; when shapes do not fit.
         """
         if not isinstance(memory, tuple):
             fit = x.ndim == memory.ndim == 3 and x.shape[0] in (1, memory.shape[0]) and x.shape[2] == memory.shape[2]
@@ -348,14 +335,9 @@ class CrossAttention(nn.Module):
         return _output(self, y, width, deterministic=deterministic)
 
     def keys_and_values(self, params: Params, memory: jax.Array) -> LayerCache:
-        """The keys and values of a memory, computed once for all decoding steps.
+        """The keys and values of a memory [B, S, D], computed once for all decoding steps: two arrays [B, H, S, K].
 
-        Args:
-          params: of this module.
-          memory: [B, S, D].
-
-        Returns:
-          Two arrays [B, H, S, K].
+        Args: params: of this module.
         """
         chex.assert_rank(memory, 3)
         batch, keys, width = memory.shape
@@ -400,7 +382,7 @@ def _attend(
     bias: jax.Array | None = None,
     causal: bool = False,
 ) -> jax.Array:
-    """`packed_attention` with the layer's attributes. Collected `intermediates` have the weights that are used."""
+    """`packed_attention` with the layer's attributes; puts the weights into collected `intermediates`."""
     drop = layer.attention_dropout_rate > 0.0 and not deterministic
     if layer.is_mutable_collection("intermediates"):
         q, k, v = unpacked(*packed)

@@ -16,12 +16,12 @@ Heads come before positions, as in attention's products: otherwise each token wo
 
 @flax.struct.dataclass
 class KVCache:
-    """A decoder's cache of the positions that it has read: for most models, keys and values.
+    """A decoder's cache of the positions that it has read.
 
     Attributes:
-      layers: the arrays of each layer that keeps any. A token writes its position in each. One array [L, ...] would be
-        built again for each token.
-      length: [] int32, number of filled positions. The others are never attended to.
+      layers: the arrays of each layer, in which a token writes its position. One array [L, ...] would be rebuilt for
+        each token.
+      length: [] int32, number of filled positions; others are never attended to.
     """
 
     layers: tuple[LayerCache, ...]
@@ -29,7 +29,7 @@ class KVCache:
 
 
 def cache_rows(cache: PyTree, rows: jax.Array) -> PyTree:
-    """These rows of each array of a cache; a scalar holds for all rows."""
+    """These rows of each array of a cache; a scalar stays."""
     return jax.tree.map(lambda leaf: leaf[rows] if jnp.ndim(leaf) else leaf, cache)
 
 
@@ -38,7 +38,7 @@ def log_coverage(attended: jax.Array, source_mask: jax.Array) -> jax.Array:
 
     Args:
       attended: [B, S], sums of attention weights over the target's positions.
-      source_mask: [B, S] bool, which source tokens count.
+      source_mask: [B, S] bool, False for padding.
 
     Source: Wu et al. 2016, section 7, eq. 14.
     """

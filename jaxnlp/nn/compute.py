@@ -20,8 +20,8 @@ class Compute(Config):
     """Type of activations and of the operands of matrix products. Parameters, statistics of normalisation, softmax and
     losses stay in float32. auto: bfloat16 on GPUs and TPUs, float32 on CPUs."""
     matmul_dtype: Literal["auto", "bfloat16"] | None = "auto"
-    """Type that the operands of matrix products are rounded to if activations are in float32; sums stay in float32.
-    auto: bfloat16 where the processor multiplies it faster than float32; None = no rounding."""
+    """Type that operands of matrix products are rounded to if activations are in float32; sums stay in float32. auto:
+    bfloat16 where the processor multiplies it faster than float32; None = no rounding."""
 
     @property
     def activation_dtype(self) -> str:
@@ -37,7 +37,7 @@ class Compute(Config):
 
     @property
     def without_unmapped_kernels(self) -> Self:
-        """The same options, where `auto` takes no kernel that `jax.vmap` cannot map."""
+        """The same options, where `auto` chooses no kernel that `jax.vmap` cannot map."""
         return self
 
     @property
@@ -47,7 +47,7 @@ class Compute(Config):
 
     @property
     def types(self) -> str:
-        """Both in words: `float32`, `bfloat16`, or `float32, with bfloat16 products`."""
+        """Both types in words: `float32`, `bfloat16`, or `float32, with bfloat16 products`."""
         operands = self.operand_dtype or self.activation_dtype
         return self.activation_dtype + ("" if operands == self.activation_dtype else f", with {operands} products")
 
@@ -72,5 +72,5 @@ class TransformerCompute(Compute):
 
 
 EXACT = TransformerCompute().exact
-"""Arrays in float32 on every device, for models with foreign weights. On GPUs and TPUs XLA still rounds the operands of
-products, unless `jax_default_matmul_precision` is "highest"."""
+"""Float32 on every device, for models with foreign weights. On GPUs and TPUs XLA still rounds the operands of products,
+unless `jax_default_matmul_precision` is "highest"."""

@@ -5,13 +5,12 @@ With x_t the vector of word t, h the number of words in a window, and one featur
     y_t = relu(sum_k x_{t+k} W_k + b),   k = 0 ... h - 1
     feature = max_t y_t
 
-A window may extend over the start and the end of a text, where it sees zeros. So a text that is shorter than the
-window has features, too. Windows without any word of the text do not count.
+A window may extend over the start and the end of a text, where it sees zeros, so that a shorter text has features, too.
+Windows without any word do not count.
 
 F is the number of feature maps. J is h times the width of the word vectors.
 
-Source: Kim 2014; in the author's code windows also extend over both ends. Differs: windows of only padding, which that
-code counts, are left out.
+Source: Kim 2014, and the author's code for windows over both ends. Differs: windows of only padding do not count.
 """
 
 import functools

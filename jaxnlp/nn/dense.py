@@ -15,22 +15,21 @@ INITIAL_STDDEV = 0.02
 
 
 TRANSPOSED = "transposed_kernel"
-"""The name of a kernel [F, D] that takes the place of `kernel` [D, ...]; see `jaxnlp.models.inference`."""
+"""The name of a kernel [F, D] instead of `kernel` [D, ...]; see `jaxnlp.models.inference`."""
 OUTPUT_ROWS = "output_rows"
-"""The name of the rows [V, D] that take the place of a language model's output layer; see the same module."""
+"""The name of the rows [V, D] instead of a language model's output layer; see the same module."""
 
 
 class Dense(nn.Module):
     """Y = X W + b.
 
     Attributes:
-      features: width of the output, F; or several axes, such as (3, H, K): the kernel and the bias then have these axes
-        too, so that devices can share the heads.
+      features: width of the output, F; or several axes of kernel and bias, such as (3, H, K), so that devices can share
+        the heads.
       use_bias: whether there is b.
       kernel_init: initial W; several axes are initialised as one axis of their product.
       compute: types; the output has its `dtype`.
-      joined: whether the outputs have one axis. Where XLA divides a program among devices, these can share the heads
-        only if the heads have an axis of their own.
+      joined: whether the outputs have one axis. To share heads among devices, XLA needs an axis of heads.
     """
 
     features: int | tuple[int, ...]

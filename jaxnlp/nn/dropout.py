@@ -1,4 +1,4 @@
-"""Dropout as Linen modules, and the key that any module draws its mask with."""
+"""Dropout as Linen modules, and the key of a module's mask."""
 
 import hashlib
 
@@ -15,13 +15,13 @@ from jaxnlp.ops.dropout_masks import check_rate, dropout, keep_mask, locked_drop
 def dropout_key(module: nn.Module) -> jax.Array:
     """The key of a module's next mask: that of the stream `dropout`, XOR a hash of the module's path and of its draws.
 
-    `make_rng` mixes the hash in by a threefry for each module. The masks of `ops.dropout_masks` mix the words of a key
-    themselves, so that an XOR is enough. With it the step of `multi30k_transformer` has a quarter fewer operations to
-    compile (tests/guards/programs.json).
+    `make_rng` mixes the hash in by a threefry for each module. The masks of `ops.dropout_masks` mix a key themselves,
+    so an XOR is enough: the step of `multi30k_transformer` has a quarter fewer operations to compile
+    (tests/guards/programs.json).
 
     Args:
-      module: a bound module; the second call in the same module gives another key. Without the stream `dropout` the
-        stream `params` takes its place, as in `make_rng`.
+      module: a bound module; a second call gives another key. Without the stream `dropout` the stream `params` replaces
+        it, as in `make_rng`.
 
     Returns:
       [] typed, for `ops.dropout_masks` and never for `jax.random`: the keys of two modules differ by a constant.
@@ -58,8 +58,7 @@ class Dropout(nn.Module):
     def __call__(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
         """Args: x [B, ...]. Returns: same shape and dtype. Needs the random stream `dropout` in training.
 
-        Raises:
-          ValueError: when rate is outside [0, 1), also outside training.
+        Raises: ValueError when rate is outside [0, 1), also outside training.
         """
         chex.assert_shape(x, (None, ...))
         check_rate(self.rate)
@@ -83,8 +82,7 @@ class LockedDropout(nn.Module):
     def __call__(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
         """Args: x [B, T, D]. Returns: same shape and dtype. Needs the random stream `dropout` in training.
 
-        Raises:
-          ValueError: when rate is outside [0, 1), also outside training.
+        Raises: ValueError when rate is outside [0, 1), also outside training.
         """
         chex.assert_rank(x, 3)
         check_rate(self.rate)
@@ -99,8 +97,8 @@ class LayerDropout(nn.Module):
     Attributes:
       rate: share of the examples, in [0, 1).
 
-    Source: Huang et al. 2016, section 3. Differs: the same rate for all layers, and kept branches are scaled up in
-    training, instead of down in evaluation.
+    Source: Huang et al. 2016, section 3. Differs: one rate for all layers, and kept branches are scaled up in training,
+    instead of down in evaluation.
     """
 
     rate: float
@@ -109,8 +107,7 @@ class LayerDropout(nn.Module):
     def __call__(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
         """Args: x [B, ...]. Returns: same shape and dtype. Needs the random stream `dropout` in training.
 
-        Raises:
-          ValueError: when rate is outside [0, 1), also outside training.
+        Raises: ValueError when rate is outside [0, 1), also outside training.
         """
         chex.assert_shape(x, (None, ...))
         check_rate(self.rate)

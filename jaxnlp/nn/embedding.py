@@ -9,8 +9,7 @@ from jaxnlp.ops.embeddings import embed
 class Embed(nn.Embed):
     """Rows of a table: `flax.linen.Embed` with the gradient of `ops.embeddings`.
 
-    Rows are rounded to `dtype`, and the table is not: its gradient sums in float32 also where activations are in
-    bfloat16.
+    Rows are rounded to `dtype`, but not the table: its gradient sums in float32 also with bfloat16 activations.
 
     Attributes:
       num_embeddings: V.

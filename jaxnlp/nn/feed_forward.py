@@ -26,8 +26,7 @@ def relu_squared(x: jax.Array) -> jax.Array:
 def gelu(x: jax.Array) -> jax.Array:
     """x [...] times the normal distribution function at x, x (1 + erf(x / sqrt(2))) / 2.
 
-    Flax computes it with erfc, which takes twice the time and gives more digits near 0; models do not need them. It is
-    computed in float32 at least.
+    Flax computes it with erfc, which takes twice the time for more digits near 0. It is computed in float32 at least.
     """
     wide = x.astype(accumulator(x.dtype))
     return (0.5 * wide * (1.0 + jax.lax.erf(wide * 0.5**0.5))).astype(x.dtype)
@@ -60,9 +59,9 @@ class FeedForward(nn.Module):
     Attributes:
       feed_forward_width: F.
       dropout_rate: share of outputs dropped in training, in [0, 1).
-      activation: gelu, gelu_tanh, relu, relu_squared, silu or quick_gelu.
-      gated: whether the activation of a third dense layer, `gate`, multiplies the output of the first: the product is
-        activation(gate(x)) * up(x).
+      activation: see `Activation`.
+      gated: whether the activation of a third dense layer multiplies the output of the first: activation(gate(x)) *
+        up(x).
       use_bias: whether the dense layers have biases.
       output_stddev: standard deviation of the output layer's initial weights.
       compute: types.
@@ -81,7 +80,7 @@ class FeedForward(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
-        """Args: x [B, T, D]. Returns: [B, T, D]. Raises: ValueError when x has another rank."""
+        """[B, T, D] -> [B, T, D]. Raises: ValueError when x has another rank."""
         expect(x.ndim == 3, "x [B, T, D]", x=x)
         batch, positions, width = x.shape
         x = x.reshape(batch * positions, width)  # see nn.transformer

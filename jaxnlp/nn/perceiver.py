@@ -11,16 +11,16 @@ Every latent has a position, and no position attends to a later one. So latent m
 and latents 0..m; output t sees its own input and the latents with e(m) <= t. The placements are:
 
 - "prefix", e(m) = m: the mask is lower-triangular by index, M x T on the way down and T x M on the way up, as in
-  CS224N's assignment 5. Latent m then sees inputs 0..m, and output t sees latents 0..min(t, M - 1). An output thus
-  sees no input at position M or later except its own.
+  CS224N's assignment 5. Latent m sees inputs 0..m, and output t sees latents 0..min(t, M - 1), so no input at position
+  M or later except its own.
 - "along", e(m) = (m + 1) S // M - 1, for a context of S: each latent is at the end of one of M stretches of the
-  context, and summarises everything before. An output does not see the latent of a stretch that has not ended; so
-  outputs also read the inputs 0..t, in the same attention. Here the queries on the way up are LayerNorm(X): inputs
-  are small at first, so queries computed from X would give nearly uniform weights.
+  context, and summarises everything before. An output does not see the latent of an unfinished stretch; so outputs also
+  read the inputs 0..t, in the same attention. Here the queries on the way up are LayerNorm(X): inputs are small at
+  first, so queries from X would give nearly uniform weights.
 
 Source: Jaegle et al. 2021, 2022 (Perceiver, Perceiver IO); CS224N, assignment 5; Hawthorne et al. 2022 for latents
-along the sequence. Differs: latents are learned, one for each stretch, and not computed from the last inputs, so that a
-pass trains every position; GELU in the tanh form of the other blocks.
+along the sequence. Differs: latents are learned, one for each stretch, so that a pass trains every position; GELU in
+the tanh form.
 """
 
 from typing import Literal
@@ -49,8 +49,7 @@ def latent_positions(
       context_length: S, at least M.
       positions: T, length of the sequence.
 
-    Returns:
-      Strictly increasing. The first latent is always included, so that no array is empty.
+    Returns: strictly increasing; the first latent is always included, so that no array is empty.
     """
     latents = np.arange(num_latents)
     ends = latents if placement == "prefix" else (latents + 1) * context_length // num_latents - 1
@@ -58,7 +57,7 @@ def latent_positions(
 
 
 def _xavier(key, shape, dtype=jnp.float32):
-    """Xavier uniform with the fans that PyTorch computes for [1, M, D]: M D inputs, D outputs."""
+    """Xavier uniform with PyTorch's fans for [1, M, D]: M D inputs, D outputs."""
     bound = (6.0 / ((shape[0] + shape[1]) * shape[2])) ** 0.5
     return jax.random.uniform(key, shape, dtype, -bound, bound)
 
@@ -90,24 +89,18 @@ class Reader(nn.Module):
 
 
 class DownProject(Reader):
-    """Learned latents read the inputs. Each latent reads the inputs up to its own position.
+    """Learned latents read the inputs up to their own positions.
 
-    Attributes: as `Reader`; and num_latents, M: the number of parameters does not depend on the length of the sequence.
+    Attributes: as `Reader`; and num_latents, M: the parameters do not depend on the length of the sequence.
     """
 
     num_latents: int = 32
 
     @nn.compact
     def __call__(self, inputs: jax.Array, positions: tuple[int, ...], *, deterministic: bool) -> jax.Array:
-        """Reads the inputs.
+        """The latents [B, M, D], after reading inputs [B, T, D].
 
-        Args:
-          inputs: [B, T, D].
-          positions: of the first latents (`latent_positions`).
-          deterministic: no dropout.
-
-        Returns:
-          [B, M, D].
+        Args: positions: of the first latents (`latent_positions`).
         """
         chex.assert_rank(inputs, 3)
         latents = self.param("latents", _xavier, (1, self.num_latents, inputs.shape[-1]))
@@ -130,17 +123,14 @@ class UpProject(Reader):
         *,
         deterministic: bool,
     ) -> jax.Array:
-        """Adds to each input what it reads.
+        """Adds to each input what it reads: [B, T, D].
 
         Args:
           x: inputs [B, T, D].
           memory: the latents, and with the placement `along` the inputs [B, S, D].
-          positions: the position of each entry of the memory.
+          positions: of each entry of the memory.
           first: [] int, position of the first input.
           deterministic: no dropout.
-
-        Returns:
-          [B, T, D].
         """
         chex.assert_shape(memory, (x.shape[0], len(positions), x.shape[2]))
         mask = masks.not_later(first + jnp.arange(x.shape[1]), np.array(positions))

@@ -70,7 +70,7 @@ def parameter_axes(
 
 
 def _mogrifier_axes(index: int, rank: int | None) -> dict[str, str]:
-    """The matrix of a round of the mogrifier, or its factors, and the letters of their axes."""
+    """The matrix of a round of the mogrifier, or its factors, with the letters of their axes."""
     name, axes = f"mogrifier_{index + 1}", "DK" if index % 2 else "KD"
     if rank is None:
         return {f"{name}_kernel": axes}
@@ -98,8 +98,8 @@ class RecurrentDirection(nn.Module):
       cell: name of the network, see `ops.recurrent_layers`; gates are in the order of PyTorch.
       width: K, of the state and the output.
       reverse: read from the last position to the first.
-      weight_dropout_rate: share of the recurrent matrix's elements dropped in training, the same ones for all positions
-        and sequences of a batch.
+      weight_dropout_rate: share of the recurrent matrix's elements dropped in training, the same ones for a whole
+        batch.
       forget_bias: added to the initial bias of an LSTM's forget gate.
       compute: types, and the implementation of the recurrence.
       mogrifier_rounds: of an LSTM's mogrifier, see `ops.mogrifier`; 0 = none.
@@ -128,9 +128,8 @@ class RecurrentDirection(nn.Module):
     ) -> tuple[jax.Array, State]:
         """Args: x [B, T, D], state arrays [B, K], lengths [B] int. Returns: [B, T, K], and the state after it.
 
-        Raises:
-          ValueError: for an unknown cell, a forget bias or a mogrifier with another cell than the LSTM, a rate outside
-            [0, 1), shapes that do not fit.
+        Raises: ValueError for an unknown cell, a forget bias or a mogrifier with another cell than the LSTM, a rate
+          outside [0, 1), shapes that do not fit.
         """
         expect(x.ndim == 3, "x [B, T, D]", x=x)
         cell, initial = find_cell(self.cell), uniform_of_width(self.width)
@@ -175,7 +174,7 @@ class RecurrentDirection(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """A stack of recurrent layers. Each layer reads the outputs of the layer below it.
+    """A stack of recurrent layers, each of which reads the previous layer's outputs.
 
     Attributes:
       widths: K of each layer, first to last.
@@ -210,18 +209,16 @@ class Recurrent(nn.Module):
 
         Args:
           x: [B, T, D].
-          states: as this returns them; None = zeros.
+          states: as returned here; None = zeros.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
-          lengths: [B] int, number of real positions of each sequence; the rest is padding. None = all are real.
-            Padding does not change the states. The backward direction starts at the last real position. Outputs at
-            padding are 0.
+          lengths: [B] int, number of real positions of each sequence; None = T. Padding keeps the states, and has
+            output 0. The backward direction starts at the last real position.
 
         Returns:
           Outputs [B, T, K], or [B, T, 2 K] of both directions; and each layer's states after the sequence.
 
-        Raises:
-          ValueError: for no layers, x of another rank, states of another number of layers or directions, and as
-            `RecurrentDirection`.
+        Raises: ValueError for no layers, x of another rank, states of another number of layers or directions, and as
+          `RecurrentDirection`.
         """
         expect(x.ndim == 3, "x [B, T, D]", x=x)
         if not self.widths:

@@ -1,4 +1,4 @@
-"""What layers and losses ask where devices share the batch, or the parameters, in a function mapped over them."""
+"""Shards of the batch, or of the parameters, for layers and losses in a function mapped over devices."""
 
 import functools
 from collections.abc import Callable
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def first_row_of_shard(rows: int) -> jax.Array | int:
-    """Position in the whole batch of the first row of this device's shard.
+    """Position of the first row of this device's shard in the whole batch.
 
     Inside pmap, shard_map or vmap over `BATCH_AXIS` each shard has `rows` rows of the batch, in order. Otherwise, also
     under jit with a sharded batch, the program sees the whole batch, and the result is 0.
@@ -29,7 +29,7 @@ def first_row_of_shard(rows: int) -> jax.Array | int:
 
 
 def rows_of_all_shards(rows: int) -> int:
-    """The number of rows of the whole batch, of which this device's shard has `rows`; see `first_row_of_shard`."""
+    """Number of rows of the whole batch, of which this device's shard has `rows`; see `first_row_of_shard`."""
     try:
         return jax.lax.axis_size(BATCH_AXIS) * rows
     except NameError:
@@ -51,7 +51,7 @@ class Shard:
     Attributes:
       value: the shard, or a slice of it: one layer of stacked ones.
       axis_name: the mapped axis of the mesh.
-      spec: the axis of the mesh, or None, along which devices share each axis of `value`; of a slice the last ones.
+      spec: the axis of the mesh along which devices share each axis of `value`, or None; of a slice the last ones.
     """
 
     value: jax.Array
@@ -59,12 +59,11 @@ class Shard:
     spec: tuple[str | None, ...] = flax.struct.field(pytree_node=False)
 
     def gathered(self, dtype: jax.typing.DTypeLike | None = None) -> jax.Array:
-        """The parameter, in its own shape but for axes that it shares along other axes of the mesh.
+        """The parameter in its whole shape, except along other shared axes of the mesh.
 
-        Its gradient is added up over the devices, each of which gets the sum for its shard, in the type of the shard.
+        Each device gets the sum of all devices' gradients for its shard, in the type of the shard.
 
-        Args:
-          dtype: type that the shards are rounded to before they are gathered; None = their own.
+        Args: dtype: type that the shards are rounded to before they are gathered; None = their own.
         """
         spec = self.spec[len(self.spec) - self.value.ndim :]
         axis, name, of_shard = spec.index(self.axis_name), self.axis_name, self.value.dtype
@@ -95,7 +94,7 @@ def _is_shard(x: Any) -> bool:
 
 
 def gathered(params: Params, of_kernels: jax.typing.DTypeLike | None = None) -> Params:
-    """The parameters, whole. Args: of_kernels: type that kernels are rounded to before; None = their own."""
+    """The whole parameters. Args: of_kernels: type that kernels are rounded to first; None = their own."""
 
     def whole(path: tuple[Any, ...], x: Any) -> Any:
         if not _is_shard(x):
@@ -108,9 +107,8 @@ def gathered(params: Params, of_kernels: jax.typing.DTypeLike | None = None) -> 
 def gathered_in(module: nn.Module, call: Callable[..., T], *arguments: Any, activations: jax.typing.DTypeLike) -> T:
     """`call(module, *arguments)`, for a module that may have shards: its parameters are gathered for this call.
 
-    Args:
-      activations: their type in the module. Each product rounds its kernel to that type, and the kernel's gradient
-        comes from there. So kernels are rounded before they are gathered: the results have the same bits.
+    Args: activations: their type in the module, to which kernels are rounded before they are gathered. Each product
+    rounds its kernel to it anyway, and so its gradient: the results have the same bits.
     """
     shards = jax.tree.leaves(module.variables.get("params", {}), is_leaf=_is_shard)
     if not any(map(_is_shard, shards)):

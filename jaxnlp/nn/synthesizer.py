@@ -25,8 +25,7 @@ class SynthesizerAttention(nn.Module):
     """Each position mixes the values up to itself, by weights that are computed only from itself.
 
     Y_h = softmax(ReLU(X A_h + b_1h) B + b_2) X V_h, for head h of H; out = [Y_1 ... Y_H] W. A_h and V_h are D x K; B
-    [K, S] and b_2 are shared by the heads. Queries are not compared with keys: the weights at a position do not depend
-    on the tokens that it attends to.
+    [K, S] and b_2 are shared by the heads. The weights do not depend on the tokens that a position attends to.
 
     Attributes:
       num_heads: H; must divide the width.
@@ -71,11 +70,9 @@ class SynthesizerAttention(nn.Module):
           cached_positions: [] int, the number of filled positions in the cache; x's positions follow them.
 
         Returns:
-          [B, T, D], and the cache with the T positions of x added (None without a cache).
+          [B, T, D], and the cache with the T positions of x added; None without a cache.
 
-        Raises:
-          ValueError: when H does not divide D, or T exceeds the context length, the message gives both; when x has
-            another rank.
+        Raises: ValueError when H does not divide D, or T exceeds the context length; when x has another rank.
         """
         expect(x.ndim == 3, "x [B, T, D]", x=x)
         batch, positions, width = x.shape

@@ -1,7 +1,7 @@
 """Transformer blocks and stacks of them.
 
 Only attention mixes an example's positions; everything else is computed on rows, [B * T, D]. XLA on CPU fuses
-elementwise work into one loop. A loop over arrays of two and of three axes needs a division for each element.
+elementwise work into one loop, which needs a division for each element if arrays have two and three axes.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,20 +33,18 @@ class TransformerBlock(nn.Module):
         pre:   x = x + Mixer(LayerNorm(x));  x = x + FeedForward(LayerNorm(x))
         post:  x = LayerNorm(x + Mixer(x));  x = LayerNorm(x + FeedForward(x))
 
-    With `cross`, attention to a memory is between the two in the same way.
+    With `cross`, attention to a memory is between the two.
 
     Attributes:
       mixer: makes the module that mixes positions: `nn.attention.SelfAttention`, `nn.synthesizer.SynthesizerAttention`,
-        or one of your own. It is called as these are, and returns [B, T, D] and its cache.
+        or one with the same arguments that returns [B, T, D] and its cache.
       feed_forward: makes the module that transforms each position.
       norm: makes a normalisation.
-      cross: makes the attention to a memory; None = the block reads no memory.
-      order: normalise before each branch (pre) or after each sum (post). With pre, the output of the last block is not
-        normalised.
+      cross: makes the attention to a memory; None = no memory.
+      order: normalise before each branch (pre), which leaves the last output unnormalised, or after each sum (post).
       layer_dropout_rate: share of the examples that skip a branch in training, see `LayerDropout`.
 
-    Source: Vaswani et al. 2017, section 3.1 (post); Radford et al. 2019, section 2.3 (pre); Xiong et al. 2020 for the
-    effect of the order.
+    Source: Vaswani et al. 2017, section 3.1 (post); Radford et al. 2019, section 2.3 (pre); Xiong et al. 2020.
     """
 
     mixer: Layer
@@ -76,21 +74,19 @@ class TransformerBlock(nn.Module):
         Args:
           x: [B, T, D].
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
-          attention_mask, bias, rotary_base: of the mixer, see `nn.attention.SelfAttention`; the mixer is given only
-            those of the last two that are not None.
-          normalised: [] bool, whether x is normalised already: the mixer of order pre then reads x itself. None = no.
+          attention_mask, bias, rotary_base: of the mixer, see `nn.attention.SelfAttention`; it gets the last two only
+            if not None.
+          normalised: [] bool, whether the mixer of order pre reads x itself, which is normalised already. None = no.
           memory: [B, S, D], for `cross`.
           memory_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend to the memory; None = all.
-          cache: the mixer's; with `cross`, followed by the memory's keys and values (`CrossAttention.keys_and_values`),
-            which then take the place of `memory`.
+          cache: the mixer's; with `cross`, followed by `CrossAttention.keys_and_values`, which replace `memory`.
           cached_positions: [] int, the number of filled positions in the cache.
 
         Returns:
-          [B, T, D], and the cache with the positions of x added (None without a cache).
+          [B, T, D], and the cache with the positions of x added; None without a cache.
 
-        Raises:
-          ValueError: for an unknown order; for a memory that the block does not read; for neither or both of a memory
-            and a cache with `cross`; and as the layers.
+        Raises: ValueError for an unknown order; for a memory without `cross`; for neither or both of a memory and a
+          cache with `cross`; and as the layers.
         """
         chex.assert_rank(x, 3)
         if self.order not in ("pre", "post"):
@@ -168,10 +164,9 @@ def stack(
 ) -> StackOutput:
     """Applies blocks one after the other; to be called inside a module's compact method.
 
-    The parameters of the blocks are stacked on their first axis, under `blocks`, whether the blocks are looped over or
-    unrolled: `scan_layers` and `remat` change only how the function is computed, and initialisation always loops.
-    Checkpoints stay valid, and random streams stay the same. Inference may give each block its own parameters,
-    `block_0`, `block_1`, ... (see `unstacked`); with caches it must.
+    The parameters of the blocks are always stacked on their first axis, under `blocks`: `scan_layers` and `remat`
+    change only the computation, so checkpoints stay valid, and random streams stay the same. Inference may give each
+    block its own parameters, `block_0`, `block_1`, ... (see `unstacked`); with caches it must.
 
     Args:
       block: makes a `TransformerBlock`.
@@ -179,14 +174,12 @@ def stack(
       compute: whether to scan, and whether to recompute blocks in the backward pass.
       x: [B, T, D].
       deterministic, attention_mask, bias, memory, memory_mask: see `TransformerBlock`.
-      layer_inputs: further arguments of the block of a number [] int, from 0, or others in place of these; None = all
-        blocks are given the same.
+      layer_inputs: index [] int of a block -> its further or changed arguments; None = all blocks get the same.
       caches: one for each block, if x continues earlier positions; a block without one reads x as a whole sequence.
       cached_positions: [] int, the number of filled positions in the caches.
       return_layers: also return what each block returns. Not with caches.
 
-    Raises:
-      ValueError: for another number of caches than L; for return_layers with caches; and as the blocks.
+    Raises: ValueError for another number of caches than L; for return_layers with caches; and as the blocks.
     """
     chex.assert_rank(x, 3)
     if caches is not None and len(caches) != layers:
@@ -239,12 +232,11 @@ def stack(
 
 
 def unstacked(params: Any) -> Any:
-    """Parameters of a model for inference: each block has its own, `block_0`, `block_1`, ..., in place of `blocks`.
+    """Parameters of a model for inference: each block has its own, `block_0`, `block_1`, ..., instead of `blocks`.
 
-    XLA copies a slice of the stack before it multiplies by it. With few rows, this takes longer than the product.
+    XLA copies a slice of the stack before a product; with few rows, that takes longer than the product.
 
-    Args:
-      params: a tree of any depth. Blocks that are separate already, and all other parameters, stay the same.
+    Args: params: a tree of any depth. Separate blocks and all other parameters stay.
     """
     separate: dict[str, Any] = {}
     for name, value in params.items():

@@ -15,8 +15,7 @@ def softmax(z: jax.Array) -> jax.Array:
 
         dz = J da = a * (da - sum_s(a_s da_s)):
 
-    the part of da that raises all weights equally is projected out, since the weights must still sum to 1. J is never
-    built; only a is kept.
+    J is never built; only a is kept.
 
     Args:
       z: scores [..., S], float.
@@ -24,8 +23,7 @@ def softmax(z: jax.Array) -> jax.Array:
     Returns:
       [..., S], dtype of z.
 
-    Raises:
-      ValueError: when z is not float.
+    Raises: ValueError when z is not float.
 
     Source: Bridle 1990.
     """

@@ -17,11 +17,11 @@ Backward, from dY, the gradient of a loss with respect to Y:
 
 Dropout multiplies A by M, zeros and 1 / (1 - rate), on its way to V: then dV = (A * M)^T dY and dA = M * (dY V^T).
 
-On a CPU the forward pass keeps only A of the three [T, S] arrays A, dA and dZ. On an accelerator it keeps none, and A
-is computed again: there memory is scarcer than arithmetic. Since Y = A V, the sum over s is a sum over k of small
-arrays: sum_s(A * dA) = sum_k(Y * dY). This holds under dropout too. M is computed again.
+On a CPU the forward pass keeps only A of the three [T, S] arrays. On an accelerator it keeps none, and A is computed
+again: there memory is scarcer than arithmetic. Since Y = A V, the sum over s is a sum over k of small arrays, also
+under dropout: sum_s(A * dA) = sum_k(Y * dY). M is computed again.
 
-On Nvidia GPUs and TPUs most calls do not come here: `ops.flash_attention` and cuDNN have no array [T, S] in memory.
+On Nvidia GPUs and TPUs `ops.flash_attention` and cuDNN serve most calls, without an array [T, S] in memory.
 """
 
 import functools
@@ -42,7 +42,7 @@ from jaxnlp.ops.matrix_products import accumulator, product, row_major, transpos
 Implementation = Literal["auto", "vjp", "xla", "cudnn", "flash"]
 
 QUERY_BLOCK = 64
-"""Number of queries in a block of causal attention. Its products leave out the keys after the block's last query."""
+"""Number of queries in a block of causal attention, whose products leave out later keys."""
 MAX_QUERY_BLOCKS = 8
 """Maximum number of blocks, which bounds the size of the program. 8 blocks save 7/16 of the work, of at most 1/2."""
 
@@ -73,12 +73,12 @@ def dot_product_attention(
       v: values [B, S, G, K].
       attention_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend; None = all. `masks.from_additive` converts
         masks of 0 and -inf.
-      bias: [B or 1, H or 1, T or 1, S or 1] float, finite, added to the scores after the scale; None = zero. It has a
-        gradient. To hide keys use attention_mask.
-      causal: query t sees only the keys 0..first_query + t; no mask is needed for this.
-      first_query: position of the first query among the keys, at least 0, for `causal`: the number of keys that a cache
-        had before. With a Python int the products leave out the keys after a block's last query. An array [] int may be
-        traced; then all keys are multiplied.
+      bias: [B or 1, H or 1, T or 1, S or 1] float, finite, added to the scaled scores, with a gradient; None = zero. To
+        hide keys use attention_mask.
+      causal: query t sees only the keys 0..first_query + t, without a mask.
+      first_query: position of the first query among the keys, at least 0, for `causal`: the number of earlier keys in a
+        cache. With a Python int the products leave out keys after a block's last query; with an array [] int all keys
+        are multiplied.
       scale: factor on the scores; None = 1 / sqrt(K). A Python number; only "xla" takes a traced one.
       dropout_rate: share of the weights dropped, in [0, 1).
       dropout_key: random key for it; None = no dropout.
@@ -87,9 +87,9 @@ def dot_product_attention(
         "vjp": the gradient of this module's docstring. It has no forward mode: JAX "can't apply forward-mode autodiff
         (jvp)" to it.
         "xla": autodiff, which also serves `jax.jvp`, `jax.jacfwd`, `jax.linearize` and second derivatives.
-        "cudnn": JAX's fused attention on an Nvidia GPU, in bfloat16 or float16. It takes no dropout and no bias.
-        "flash": `ops.flash_attention` on an Nvidia GPU or a TPU. It takes dropout and a mask of keys [B or 1, 1, 1, S],
-        and no bias.
+        "cudnn": JAX's fused attention on an Nvidia GPU, in bfloat16 or float16, without dropout and bias.
+        "flash": `ops.flash_attention` on an Nvidia GPU or a TPU, with dropout and a mask of keys [B or 1, 1, 1, S],
+        without bias.
         "auto": "cudnn" where it is available, for attention_mask None and first_query 0; then "flash" where it takes
         the call; else "vjp".
 
@@ -97,8 +97,8 @@ def dot_product_attention(
       [B, T, H, K], dtype of q. A fully masked row is zero, and so is its gradient.
 
     Raises:
-      ValueError: when shapes do not fit, arrays are not float, the rate is outside [0, 1), or this implementation
-        does not support the call; the message says why.
+      ValueError: when shapes do not fit, arrays are not float, the rate is outside [0, 1), or the implementation does
+        not support the call.
       TypeError: for a traced scale with another implementation than "xla".
 
     Source: Vaswani et al. 2017, section 3.2.1, eq. 1; Shazeer 2019 for fewer key heads. Differs: softmax in float32.
@@ -118,20 +118,19 @@ def dot_product_attention(
 
 
 def packed_attention(*packed: jax.Array, **settings: Any) -> jax.Array:
-    """`dot_product_attention` of arrays that one projection wrote. Kernels read them without taking them apart.
+    """`dot_product_attention` of the packed output of a projection, which kernels read without unpacking.
 
     Args:
       packed: qkv [B, T, 3, H, K]; or q [B, T, H, K] and kv [B, S, 2, G, K].
       settings: as for `dot_product_attention`.
 
-    Returns:
-      [B, T, H, K].
+    Returns: [B, T, H, K].
     """
     return _attend(packed, **settings)
 
 
 def unpacked(*packed: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """q [B, T, H, K], k and v [B, S, G, K] of the arrays that `packed_attention` takes."""
+    """q [B, T, H, K], k and v [B, S, G, K] from the arrays of `packed_attention`."""
     parts = list[jax.Array]()
     for x in packed:
         if x.ndim == 5 and is_divided():  # devices may share the heads
@@ -218,15 +217,12 @@ def attention_weights(
     A = softmax(Q K^T * scale + bias)
 
     Args:
-      q: queries [B, T, H, K], float.
-      k: keys [B, S, G, K].
-      attention_mask, bias, causal, first_query, scale: as for `dot_product_attention`.
+      q, k, attention_mask, bias, causal, first_query, scale: as for `dot_product_attention`.
 
     Returns:
       [B, H, T, S], float32 at least; each row sums to 1, and a fully masked one is zero.
 
-    Raises:
-      ValueError: when shapes do not fit, or arrays are not float.
+    Raises: ValueError when shapes do not fit, or arrays are not float.
     """
     _check(q, k, k, attention_mask, bias, first_query)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
@@ -263,7 +259,7 @@ def _check(q, k, v, attention_mask, bias, first_query) -> None:
 
 
 class _Block(NamedTuple):
-    """A run of queries, and how many keys they may see."""
+    """A run of queries, and the number of keys that they may see."""
 
     start: int
     stop: int
@@ -281,7 +277,7 @@ class _Settings(NamedTuple):
 
 
 def _visible(attention_mask, causal: bool, first_query, block: _Block) -> jax.Array | None:
-    """Which of the block's keys its queries see; None = all."""
+    """Whether the block's queries see its keys; None = all do."""
     past = None
     if causal:
         past = masks.causal(block.stop - block.start, block.keys, first_query=first_query + block.start)
@@ -331,7 +327,7 @@ def _blocks(queries: int, keys: int, settings: _Settings) -> list[_Block]:
 
 
 def _drop(x, block, shape, rate, key, first_row):
-    """Dropout of a block of the weights, whose whole shape is `shape`: a window of the mask of `ops.dropout_masks`."""
+    """Dropout of a block of the weights of `shape`: a window of the mask of `ops.dropout_masks`."""
     if key is None:
         return x
     kept = keep_mask(key, x.shape, rate, first_row=first_row, whole=shape, offset=(0, block.start, 0))
@@ -425,7 +421,7 @@ def _summed(parts, keys: int):
 
 
 def _summed_over_broadcast(dz, shape: tuple[int, ...], keys: int):
-    """A block's part of the gradient of a bias [B or 1, H or 1, T or 1, S or 1] of that shape: dz [B, H, t, s] summed
-    over the axes along which the bias is broadcast; the keys that the block leaves out have gradient 0."""
+    """A block's part of the gradient of a bias [B or 1, H or 1, T or 1, S or 1]: dz [B, H, t, s] summed over the
+    broadcast axes, with 0 for the keys that the block leaves out."""
     dz = dz.sum(axis=tuple(axis for axis in range(4) if shape[axis] == 1), keepdims=True)
     return dz if shape[3] == 1 else _summed([dz], keys)

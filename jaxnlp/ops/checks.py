@@ -1,4 +1,4 @@
-"""Checks of arguments. All messages have one form: what is expected, and the shapes or types of the arguments."""
+"""Checks of arguments, with messages of one form: what is expected, and the shapes or types of the arguments."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def expect(fits: bool, expected: str, **arrays: jax.Array | None) -> None:
-    """Raises ValueError unless `fits`. The message has what is expected, and the shapes of all arrays."""
+    """Raises ValueError with what is expected and the shapes of all arrays, unless `fits`."""
     if not fits:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items() if array is not None)
         raise ValueError(f"expected {expected}, got {shapes}")
@@ -24,9 +24,9 @@ def expect_float(**arrays: jax.Array | None) -> None:
 
 
 def expect_tokens(tokens: jax.typing.ArrayLike, vocabulary_size: int, name: str) -> None:
-    """Raises ValueError unless tokens are integers [B, T] in [0, V). The message has the position of the first bad one.
+    """Raises ValueError with the first bad position unless tokens are integers [B, T] in [0, V).
 
-    Under jit values cannot be read: only the shape and the type are checked.
+    Under jit only the shape and the type are checked.
     """
     shape, dtype = jnp.shape(tokens), jnp.result_type(tokens)
     if len(shape) != 2 or not jnp.issubdtype(dtype, jnp.integer):

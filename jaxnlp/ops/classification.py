@@ -10,12 +10,10 @@ from jaxnlp.ops.matrix_products import accumulator
 
 
 class ClassLosses(NamedTuple):
-    """What training minimises and what it reports, as sums over examples; scalars in float32, or in float64.
-
-    All four can be differentiated.
+    """Losses of classifiers, as sums over examples; differentiable scalars in float32, or in float64.
 
     Attributes:
-      objective: sum of the weighted losses; divide by `weight`.
+      objective: sum of the weighted losses, to minimise; divide by `weight`.
       weight: sum of the examples' weights.
       nll: sum of the negative log-likelihoods of the targets in nats, without weights, smoothing or focus; divide by
         `count`. Mixed labels count in their shares. For numbers it is the sum of the squared errors.
@@ -53,8 +51,7 @@ def class_cross_entropy(
       label_smoothing: e, the share of each target that is spread evenly over the classes.
       focal_gamma: larger values give less weight to examples that are already right; 0 = cross-entropy.
 
-    Raises:
-      ValueError: when shapes do not fit, logits are not float, e is outside [0, 1), or gamma is negative.
+    Raises: ValueError when shapes do not fit, logits are not float, e is outside [0, 1), or gamma is negative.
 
     Source: Szegedy et al. 2016, section 7, for e; Lin et al. 2017, eq. 4, for gamma.
     """
@@ -110,8 +107,7 @@ def several_cross_entropy(
       label_smoothing: e, the share of each target that is spread evenly over 0 and 1.
       focal_gamma: larger values give less weight to answers that are already right; 0 = cross-entropy.
 
-    Raises:
-      ValueError: when shapes do not fit, logits are not float, e is outside [0, 1), or gamma is negative.
+    Raises: ValueError when shapes do not fit, logits are not float, e is outside [0, 1), or gamma is negative.
 
     Source: Lin et al. 2017, eq. 4, for gamma.
     """
@@ -169,7 +165,7 @@ def _check_rates(label_smoothing: float, focal_gamma: float) -> None:
 def balanced_weights(counts: jax.Array) -> jax.Array:
     """Class weights [C] float32 from the counts of the classes [C]: N / (C counts), so that all classes weigh the same.
 
-    The mean weight of an example is 1. Source: scikit-learn's `class_weight="balanced"`.
+    An example's mean weight is 1. Source: scikit-learn's `class_weight="balanced"`.
     """
     counts = counts.astype(jnp.float32)
     return counts.sum() / (len(counts) * counts)

@@ -1,4 +1,4 @@
-"""XLA's options for programs, by platform, and the functions that are jitted with them."""
+"""XLA's options by platform, and functions that are jitted with them."""
 
 import functools
 import logging
@@ -69,10 +69,7 @@ def options_without_device(device: jax.Device) -> dict[str, bool] | None:
 
 
 def _known(device: jax.Device, options: Mapping[str, dict[str, bool]]) -> dict[str, bool] | None:
-    """The options of a device's platform.
-
-    Options come and go between versions of XLA. One that this version refuses is left out, and logged once.
-    """
+    """The options of a device's platform, without those that this version of XLA refuses, which are logged once."""
     wanted = options.get(device.platform, {})
     if not wanted or _accepted(device, wanted):
         return wanted or None

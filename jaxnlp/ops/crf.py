@@ -14,16 +14,15 @@ recursion sum over what comes before and after a position. With u the scores, st
     P(y_t = i)              = exp(alpha_t[i] + beta_t[i]) / Z
     P(y_t = i, y_{t+1} = j) = exp(alpha_t[i] + transitions[i, j] + u_{t+1}[j] + beta_{t+1}[j]) / Z
 
-The derivative of log Z with respect to a score is how often that score is used by a sequence, on average over all of
-them: a marginal probability. So the gradient of the log-likelihood log P(y) = s(y) - log Z is
+The derivative of log Z with respect to a score is a marginal probability. So the gradient of the log-likelihood log
+P(y) = s(y) - log Z is
 
     d / d u_t[i]              [y_t = i] - P(y_t = i)
     d / d transitions[i, j]   sum_t [y_t = i, y_{t+1} = j] - P(y_t = i, y_{t+1} = j)
 
 alpha and beta are kept relative to their maximum at each position, so that scores of 1e4 over long sequences lose no
-digits. Trained transitions are within 40 of each other. Then the sums over labels are products with the matrix
-exp(transitions), none of whose entries underflows. Other transitions, such as -inf, need sums over [B, C, C] in log
-space.
+digits. For transitions within 40 of each other, as trained ones are, sums over labels are products with the matrix
+exp(transitions), without underflow. Others, such as -inf, need sums over [B, C, C] in log space.
 
 Sources: Lafferty et al. 2001; Rabiner 1989 for the recursions; Collobert et al. 2011 for the sentence-level
 log-likelihood of a network's scores.
@@ -47,12 +46,11 @@ LARGEST_SPREAD = 40.0
 class Chain(NamedTuple):
     """Scores that do not depend on the sequence; -inf forbids a transition, a first or a last label.
 
-    At least one sequence of each length must be allowed: otherwise its probabilities are 0 / 0, NaN.
+    At least one sequence of each length must be allowed: otherwise its probabilities are NaN.
 
     Attributes:
       transitions: score of label j after label i [C, C].
-      start: of the first label [C].
-      end: of the last label [C].
+      start, end: of the first and of the last label [C].
     """
 
     transitions: Array
@@ -61,19 +59,18 @@ class Chain(NamedTuple):
 
 
 def crf_log_likelihood(scores: Array, labels: Array, lengths: Array, chain: Chain) -> Array:
-    """log P(labels) of each sequence, see this module's top. Its gradient is that of scores and chain.
+    """log P(labels) of each sequence, see this module's docstring, with the gradient of scores and chain.
 
     Args:
-      scores: of each label at each position [B, T, C], float; values at padding do not matter.
+      scores: of each label at each position [B, T, C], float; values at padding are ignored.
       labels: [B, T] int, in [0, C).
       lengths: [B] int, from 0 to T: the number of real positions, which come first.
       chain: transitions, start and end.
 
     Returns:
-      [B], dtype of scores; 0 for a sequence of length 0, which has one labelling. -inf for labels that are forbidden.
+      [B], dtype of scores; 0 for a sequence of length 0. -inf for forbidden labels.
 
-    Raises:
-      ValueError: when shapes do not fit, the message gives them.
+    Raises: ValueError when shapes do not fit.
 
     >>> chain = Chain(jnp.zeros((2, 2)), jnp.zeros(2), jnp.zeros(2))
     >>> log_likelihood = crf_log_likelihood(jnp.zeros((1, 3, 2)), jnp.zeros((1, 3), int), jnp.array([3]), chain)
@@ -89,7 +86,7 @@ def crf_log_likelihood(scores: Array, labels: Array, lengths: Array, chain: Chai
 def crf_log_normalizer(scores: Array, lengths: Array, chain: Chain) -> Array:
     """log Z of each sequence [B]; 0 for a sequence of length 0. Arguments: as for `crf_log_likelihood`.
 
-    JAX can differentiate it. The gradient by hand is that of the log-likelihood.
+    Its gradient is autodiff's.
     """
     check_chain(scores, lengths, chain)
     unary, valid = with_ends(scores, lengths, chain)
@@ -121,7 +118,7 @@ def check_chain(scores: Array, lengths: Array, chain: Chain) -> None:
 
 
 def with_ends(scores: Array, lengths: Array, chain: Chain) -> tuple[Array, Array]:
-    """Scores with start and end added at both ends, 0 at padding [T, B, C]; and which positions are real [T, B]."""
+    """Scores with start and end added at both ends, 0 at padding [T, B, C]; and whether positions are real [T, B]."""
     batch, length, classes = scores.shape
     position = jnp.arange(length)[:, None]
     valid, last = position < lengths[None], position == lengths[None] - 1
@@ -189,13 +186,13 @@ def _in_log_space(transitions: Array) -> _Sums:
 
 
 def _log_sum(x: Array, axis: int) -> Array:
-    """log sum exp(x) over an axis; -inf, and the gradient 0, where all are -inf: that of logsumexp is NaN there."""
+    """log sum exp(x) over an axis; -inf, with gradient 0, where all are -inf: logsumexp has NaN there."""
     some = x.max(axis=axis, keepdims=True) > -jnp.inf
     return jnp.where(some.squeeze(axis), jax.nn.logsumexp(jnp.where(some, x, 0.0), axis=axis), -jnp.inf)
 
 
 def _by_transitions(function: Callable, transitions: Array, *arrays: Array):
-    """`function` of the sums and the arrays. The transitions decide how the sums are computed."""
+    """`function` of the sums and the arrays; the transitions decide how to compute the sums."""
     spread = transitions.max() - transitions.min()
     return jax.lax.cond(
         spread <= LARGEST_SPREAD,
@@ -220,7 +217,7 @@ def _forward_step(sums: _Sums, alpha: Array, unary: Array, valid: Array) -> tupl
 
 
 def _forward_scan(sums: _Sums, unary: Array, valid: Array) -> tuple[Array, Array]:
-    """The last alpha [1, B, C], and the maxima that were subtracted [T, B]."""
+    """The last alpha [1, B, C], and the subtracted maxima [T, B]."""
     first, shift = _relative(unary[0])
 
     def step(alpha: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -231,7 +228,7 @@ def _forward_scan(sums: _Sums, unary: Array, valid: Array) -> tuple[Array, Array
 
 
 def _both_scans(sums: _Sums, unary: Array, valid: Array) -> tuple[Array, Array, Array]:
-    """alpha [T, B, C], the maxima that were subtracted from it [T, B], and beta [T, B, C], by one loop."""
+    """alpha [T, B, C], the maxima subtracted from it [T, B], and beta [T, B, C], by one loop."""
     first, shift = _relative(unary[0])
     last = jnp.zeros_like(first)
 

@@ -6,7 +6,7 @@ cycle. With a score for each arc, a tree with the heads h_1 ... h_n has the scor
     s(h) = sum_d scores[d, h_d],     P(h) = exp(s(h)) / Z
 
 Z is the sum of exp(s) over all trees, or over all projective trees. The derivative of log Z with respect to the score
-of an arc is the arc's marginal probability, the share of trees that have the arc.
+of an arc is the arc's marginal probability.
 
 Axes: `scores[b, t, h]` is the score of the arc from head h to word t + 1. Heads are numbered from 1, and 0 is ROOT.
 """
@@ -22,15 +22,14 @@ def checked_arcs(scores: Array, lengths: Array) -> tuple[Array, Array, Array]:
     """Scores relative to the best head of each word, since each word has one head.
 
     Args:
-      scores: of arcs [B, T, T + 1], float; values at padding do not matter, others must be finite.
+      scores: of arcs [B, T, T + 1], float, finite; values at padding are ignored.
       lengths: number of words [B] int, from 0 to T; words come first.
 
     Returns:
-      Scores of arcs between words [B, T, T], by word and head; scores of arcs from ROOT [B, T]; and the sum of what was
-      subtracted [B]. Values at padding, and of arcs from a word to itself, are 0.
+      Scores of arcs between words [B, T, T], by word and head; scores of arcs from ROOT [B, T]; and the sum of the
+      subtracted scores [B]. Values at padding, and of arcs from a word to itself, are 0.
 
-    Raises:
-      ValueError: when shapes do not fit, the message gives them.
+    Raises: ValueError when shapes do not fit.
     """
     fits = (
         scores.ndim == 3
@@ -50,14 +49,14 @@ def checked_arcs(scores: Array, lengths: Array) -> tuple[Array, Array, Array]:
 
 
 def possible_arcs(lengths: Array, positions: int) -> Array:
-    """Which arcs a tree may have: from ROOT or another word, to a word [B, T, T + 1] bool."""
+    """Whether a tree may have an arc: from ROOT or another word, to a word [B, T, T + 1] bool."""
     word, head = jnp.arange(1, positions + 1), jnp.arange(positions + 1)
     within = (word[None, :, None] <= lengths[:, None, None]) & (head[None, None] <= lengths[:, None, None])
     return within & (word[None, :, None] != head[None, None])
 
 
 def allowed_arcs(scores: Array, lengths: Array) -> Array:
-    """Scores of arcs [B, T, T + 1]; a very low finite score for those that a tree cannot have, also at padding.
+    """Scores of arcs [B, T, T + 1]; a very low finite score for impossible arcs, also at padding.
 
     With -inf, the gradient of a softmax at padding would be NaN.
     """
@@ -69,7 +68,7 @@ def tree_scores(scores: Array, heads: Array, lengths: Array) -> Array:
 
     Args:
       scores: of arcs [B, T, T + 1].
-      heads: [B, T] int, in [0, T]; values at padding do not matter.
+      heads: [B, T] int, in [0, T]; values at padding are ignored.
       lengths: number of words [B] int.
     """
     chosen = jnp.take_along_axis(scores, heads[:, :, None], axis=-1)[:, :, 0]

@@ -1,9 +1,8 @@
 """The platform for which JAX traces a function: CPU, GPU, TPU, or any of them.
 
-Some functions of `ops` have one implementation for CPUs and another for accelerators. They choose one while JAX traces
-them, so they must know on which platform the compiled program will run. Tracing does not show on which devices the
-arguments are, so these functions assume JAX's default device. To compile for another device, trace the function in the
-context `compile_for`, or wrap it in `compiled_for` if JAX traces it later, at its first call.
+Some functions of `ops` have one implementation for CPUs and another for accelerators, and choose one while JAX traces
+them. Tracing does not show the arguments' devices, so they assume JAX's default device. To compile for another device,
+trace the function in the context `compile_for`, or wrap it in `compiled_for` if JAX traces it later, at its first call.
 """
 
 import functools
@@ -41,13 +40,11 @@ def compile_for(platform: Platform, capability: tuple[int, int] | None = None) -
     ('gpu', (9, 0))
 
     Args:
-      platform: "cpu", "gpu" or "tpu", like the attribute `platform` of a jax.Device; or "any" for a program that runs
-        on all of them: nothing that only one of them has is then chosen.
-      capability: the compute capability of the Nvidia GPU for which the program is compiled, such as (9, 0): that GPU
-        need not be on this machine. None = that of the outer context of a GPU, or of this machine's GPU.
+      platform: "cpu", "gpu" or "tpu", as `jax.Device.platform`; or "any" for a program that runs on all of them.
+      capability: the compute capability of the program's Nvidia GPU, such as (9, 0), on any machine. None = that of the
+        outer context of a GPU, or of this machine's GPU.
 
-    Raises:
-      ValueError: if the platform has another name, or is given a capability and is not "gpu".
+    Raises: ValueError for another platform, and for a capability without "gpu".
     """
     if platform not in get_args(Platform):
         raise ValueError(f"platform must be one of {', '.join(get_args(Platform))}, got {platform!r}")
@@ -79,9 +76,9 @@ def gpu_count() -> int:
 
 
 def is_divided() -> bool:
-    """Whether XLA may divide the function that is being traced among devices, as it divides whole arrays.
+    """Whether XLA may divide the function being traced among devices, as it divides whole arrays.
 
-    XLA cannot divide some calls: each device would gather the arrays, and do the work of all. A function that is mapped
+    XLA cannot divide some calls: each device would gather the arrays, and do all the work. A function that is mapped
     over all axes of a mesh (shard_map, pmap) is a program of one device. Outside such functions tracing does not show
     the devices: with several GPUs the answer is True.
     """
@@ -106,10 +103,8 @@ def compiled_for(device: jax.Device, function: Callable[..., T]) -> Callable[...
 
 
 def cuda_capability() -> tuple[int, int] | None:
-    """The compute capability of the Nvidia GPU, such as (9, 0); None if functions are not traced for an Nvidia GPU.
-
-    It is that of `compile_for`, or otherwise that of this machine's GPU.
-    """
+    """The compute capability of the Nvidia GPU of `compile_for`, or of this machine, such as (9, 0); None for other
+    platforms."""
     if target_platform() != "gpu":
         return None
     if _named_capability() is not None:
@@ -128,7 +123,7 @@ def _named_capability() -> tuple[int, int] | None:
 
 
 CUDNN_VERSION = 91000
-"""The cuDNN of a GPU that is not there: the oldest that CUDA 13 has, 9.10."""
+"""The cuDNN of a GPU on another machine: the oldest of CUDA 13, 9.10."""
 
 
 @functools.cache
@@ -145,7 +140,7 @@ def _let_cudnn_checks_see_the_target() -> None:
 
 
 def _answered(check: Callable[..., Any], answer: Callable[..., Any]) -> Callable[..., Any]:
-    """The check; where a capability is named, the answer for it."""
+    """The check; the answer where a capability is named."""
 
     @functools.wraps(check)
     def answered(*arguments: Any) -> Any:

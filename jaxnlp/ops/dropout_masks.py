@@ -1,9 +1,8 @@
 """Counter-based dropout: the mask is a hash of the key and of each element's index. It is never stored.
 
-`jax.random.bernoulli` draws a random word per element, which on a CPU costs more than the matrix product before it.
-A hash of (key, row, column) is one fused loop, and the backward pass computes the mask again instead of keeping it.
-The mask depends only on the example's place in the whole batch: a device that has rows 8 to 15 passes `first_row=8`
-and draws the same mask for them as a single device.
+`jax.random.bernoulli` draws a random word per element, which on a CPU costs more than the matrix product before it. A
+hash of (key, row, column) is one fused loop, and the backward pass computes the mask again. The mask depends only on
+the example's position in the whole batch: a device with rows 8 to 15 passes `first_row=8`.
 """
 
 import functools
@@ -39,7 +38,7 @@ def check_rate(rate: float) -> None:
 
 
 def check_row_size(shape: tuple[int, ...]) -> None:
-    """Raises ValueError when a row of a dropout mask has 2^32 elements or more: their indices would be ambiguous."""
+    """Raises ValueError when a row of a dropout mask has 2^32 elements or more, whose indices would be ambiguous."""
     if math.prod(shape[1:]) >= 2**32:
         raise ValueError(f"a row of a dropout mask must have fewer than 2^32 elements, got the shape {shape}")
 
@@ -53,21 +52,20 @@ def keep_mask(
     whole: tuple[int, ...] | None = None,
     offset: tuple[int, ...] | None = None,
 ) -> jax.Array:
-    """Which elements dropout keeps, each with probability 1 - rate.
+    """True where dropout keeps an element, with probability 1 - rate.
 
     Args:
       key: typed random key.
       shape: of the mask; the first axis counts rows, the others are one row's elements, fewer than 2^32.
       rate: share dropped, in [0, 1).
       first_row: the index of the first row.
-      whole: shape of the whole array, if this mask covers a window of it; None = the window is all of it.
+      whole: shape of the whole array, if this mask covers a window of it; None = the same.
       offset: the window's start in a row, one index for each axis but the first; None = zeros.
 
     Returns:
       bool of that shape; row r is a function only of (key, first_row + r).
 
-    Raises:
-      ValueError: when rate is outside [0, 1), or a row has 2^32 elements or more.
+    Raises: ValueError when rate is outside [0, 1), or a row has 2^32 elements or more.
     """
     check_rate(rate)
     check_row_size(whole or shape)
@@ -93,7 +91,7 @@ def row_seeds(key: jax.Array, rows: int, first_row: int | jax.Array = 0) -> tupl
 
 
 def keeps(columns: jax.Array, first_seed: jax.Array, second_seed: jax.Array, rate: float) -> jax.Array:
-    """Which elements of rows with these seeds dropout keeps: bool, for element indices `columns`, all uint32."""
+    """True where dropout keeps elements of rows with these seeds: bool, for element indices `columns`, all uint32."""
     # Each row has an odd factor of its own, a bijection: without it, some rows would be others, reordered or shifted.
     bits = _mix_high((columns ^ first_seed) * (second_seed | jnp.uint32(1)))
     return bits >= jnp.uint32(math.floor(rate * 2.0**32))
@@ -106,7 +104,7 @@ def _strides(shape: tuple[int, ...]) -> list[int]:
 def scaled(x: jax.Array, kept: jax.Array, rate: float) -> jax.Array:
     """x / (1 - rate) where it is kept, 0 elsewhere: x [...] float, `kept` bool, of a shape that broadcasts to it.
 
-    The factor is applied in float32 at least: rounded to bfloat16, 1 / 0.9 would be too small by 0.2 %, everywhere.
+    The factor is applied in float32 at least: 1 / 0.9 in bfloat16 would be too small by 0.2 %.
     """
     wide = accumulator(x.dtype)
     return jnp.where(kept, x.astype(wide) * jnp.asarray(1.0 / (1.0 - rate), wide), jnp.zeros((), wide)).astype(x.dtype)
@@ -138,13 +136,12 @@ def dropout(x: jax.Array, rate: float, key: jax.Array, *, first_row: int | jax.A
       x: [B, ...], float.
       rate: share dropped, in [0, 1).
       key: typed random key; the same key gives the same mask.
-      first_row: position in the whole batch of x's first row (0 when x is the whole batch).
+      first_row: position of x's first row in the whole batch.
 
     Returns:
       Same shape and dtype as x; its mean over keys is x. The gradient uses the same mask, computed again.
 
-    Raises:
-      ValueError: when rate is outside [0, 1).
+    Raises: ValueError when rate is outside [0, 1).
 
     Source: Srivastava et al. 2014, section 4, in the inverted form.
     """
@@ -165,8 +162,7 @@ def locked_dropout(x: jax.Array, rate: float, key: jax.Array, *, first_row: int 
     Returns:
       [B, T, D], dtype of x.
 
-    Raises:
-      ValueError: when x has another rank, or rate is outside [0, 1).
+    Raises: ValueError when x has another rank, or rate is outside [0, 1).
 
     Source: Gal and Ghahramani 2016, section 4 ("variational"); Merity et al. 2018, section 4.2 ("locked").
     """
@@ -187,8 +183,7 @@ def embedding_dropout(table: jax.Array, rate: float, key: jax.Array) -> jax.Arra
     Returns:
       [V, D], dtype of table; the words that stay are scaled by 1 / (1 - rate).
 
-    Raises:
-      ValueError: when the table has another rank, or rate is outside [0, 1).
+    Raises: ValueError when the table has another rank, or rate is outside [0, 1).
 
     Source: Gal and Ghahramani 2016, section 4.2; Merity et al. 2018, section 4.3.
     """

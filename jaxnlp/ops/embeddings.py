@@ -9,10 +9,10 @@ GPU it takes atomic additions:
   there);
 - in bfloat16 a sum stops growing once it is 256 times the addends.
 
-So on a GPU positions are sorted by word here. The sums of a block of positions are then one product with a matrix of
-zeros and ones, and each word's row is written once. For 16,384 positions, D = 768 and V = 50,304 the kernels move as
-many bytes as an H100 does in 0.33 ms, and those of a scatter as in 0.24 ms if no addition waits. XLA cannot divide a
-sort among devices: where devices share the axis `model`, and on TPUs, the gradient stays a scatter, in float32.
+So on a GPU positions are sorted by word. The sums of a block of positions are then one product with a matrix of zeros
+and ones, and each word's row is written once. For 16,384 positions, D = 768 and V = 50,304 the kernels move as many
+bytes as an H100 in 0.33 ms; a scatter needs 0.24 ms if no addition waits. XLA cannot divide a sort among devices: where
+devices share the axis `model`, and on TPUs, the gradient is a scatter, in float32.
 """
 
 import functools
@@ -26,25 +26,24 @@ from jaxnlp.ops.devices import is_divided, target_platform
 from jaxnlp.ops.matrix_products import accumulator
 
 BLOCK = 128
-"""Positions in a block, and the most words in it: the sides of the products of `_summed`."""
+"""Positions in a block, and its maximum number of words: the sides of the products of `_summed`."""
 
 
 def embed(table: jax.Array, ids: jax.Array, dtype: jax.typing.DTypeLike | None = None) -> jax.Array:
     """The rows of a table: y[..., :] = table[ids[...], :].
 
-    Its gradient sums in float32 at least, also for short types. Where it is sorted (see this module's top), a NaN or an
-    infinity at one position makes the gradients of other words NaN, too: those of its block of positions.
+    Its gradient sums in float32 at least. Where positions are sorted (see this module's docstring), a NaN or an
+    infinity at one position makes the gradients of all words in its block NaN.
 
     Args:
       table: [V, D], float.
-      ids: [...] int, from -V to V - 1, negative ones from the end; for others the row is NaN.
+      ids: [...] int, from -V to V - 1, negative ones from the end; others give NaN.
       dtype: of the rows; None = that of the table.
 
     Returns:
       [..., D].
 
-    Raises:
-      ValueError: when the table is not a float matrix, or ids are not int.
+    Raises: ValueError when the table is not a float matrix, or ids are not int.
     """
     expect(table.ndim == 2, "table [V, D]", table=table)
     expect_float(table=table)

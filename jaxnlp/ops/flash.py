@@ -1,7 +1,7 @@
-"""Flash attention with the library's dropout, for Nvidia GPUs and TPUs: no array [T, S] is ever in memory.
+"""Flash attention with the library's dropout, for Nvidia GPUs and TPUs, without an array [T, S] in memory.
 
-It computes what `ops.attention.dot_product_attention` computes, with the same dropout mask. It reads queries, keys and
-values where the projection wrote them: [B, T, H, K], or packed in one array, without a transposition.
+It computes `ops.attention.dot_product_attention`, with the same dropout mask. It reads queries, keys and values where
+the projection wrote them: [B, T, H, K], or packed in one array, without a transposition.
 
 Source: Dao 2023 (FlashAttention-2) for the order of the loops. Differs: two kernels for the gradient, one over keys and
 one over queries, so that no sum depends on the order in which processors finish.
@@ -39,7 +39,7 @@ def flash_attention(
       key_mask: [B, S] bool, True = may be seen; None = all.
       causal, first_query, scale, dropout_rate, dropout_key, first_row: as for
         `ops.attention.dot_product_attention`; first_query and scale are Python numbers.
-      interpret: compute on any device with JAX's interpreter of kernels, which is slow: for tests.
+      interpret: for tests: compute on any device with JAX's slow interpreter of kernels.
 
     Returns:
       [B, T, H, K], dtype of q. A fully masked row is zero, and so is its gradient. Products of float32 are in TF32, or

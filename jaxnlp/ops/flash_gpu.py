@@ -1,8 +1,8 @@
 """Calls of the kernels of flash attention for Nvidia GPUs.
 
-The kernels are written for Pallas's Triton backend. It is deprecated since JAX 0.11 in favour of Mosaic GPU, and it
-compiles in every version that jaxnlp supports. Mosaic GPU needs a GPU of the Hopper generation at least, and another
-kernel for each generation: with barriers, copies and layouts of registers by hand.
+The kernels are written for Pallas's Triton backend. It is deprecated since JAX 0.11 in favour of Mosaic GPU, but
+compiles in every version that jaxnlp supports. Mosaic GPU needs a GPU of the Hopper generation at least, and a kernel
+for each generation, with barriers, copies and register layouts by hand.
 """
 
 import functools
@@ -19,7 +19,7 @@ from jaxnlp.ops.flash_tiles import Extras, Options, Parts, Shape, kernel_name, l
 
 
 def head_width(width: int, heads: int, key_heads: int) -> int:
-    """K of the kernels: a power of two, at least 16, which is what the processor multiplies at once."""
+    """K of the kernels: a power of two, at least 16, the processor's unit of multiplication."""
     del heads, key_heads
     return max(16, pl.next_power_of_2(width))
 

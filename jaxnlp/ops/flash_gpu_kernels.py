@@ -1,6 +1,6 @@
 """Kernels of `ops.flash_gpu`: a block of queries or of keys each, whose weights never leave the processor.
 
-Each kernel is called for one example b and one head; arrays of a whole head are read block by block. Tiles of scores
+Each kernel is called for one example b and one head, and reads arrays of a whole head block by block. Tiles of scores
 are [t, s]; `ops.flash_tiles` has their mathematics.
 """
 

@@ -1,4 +1,4 @@
-"""What the kernels of `ops.flash_attention` compute of a tile of scores: some queries and some keys of one head.
+"""The mathematics of `ops.flash_attention`'s kernels on a tile of scores: some queries and some keys of one head.
 
 A tile is [t, s] on GPUs and [s, t] on TPUs: positions t and s, masks and statistics of rows broadcast to it. Scores are
 in units of log 2, so that exp2 serves. A row's statistic is log2(sum_s(exp2(Z))), from which the backward pass computes
@@ -7,7 +7,7 @@ the weights again. With the dropout factor f = 1 / (1 - rate) and the kept weigh
     dV = f (A * M)^T dY
     dZ = A * (f M * dA - delta) = f A * (M * dA - delta / f),  delta = sum_k(Y * dY)
 
-so the kernels multiply by f once, at the end, and `delta` arrives divided by f.
+so the kernels multiply by f once, at the end, and get `delta` divided by f.
 """
 
 import functools
@@ -22,8 +22,8 @@ from jaxnlp.ops.dropout_masks import keeps
 
 LOG2_E = math.log2(math.e)
 HIDDEN = -1e30
-"""Score of a hidden key. It is far below LOW, from which the maximum of a row begins: so its weight is 0 without a
-further comparison, in rows that see no key too."""
+"""Score of a hidden key, far below LOW, the initial maximum of a row: its weight is 0 without a further comparison,
+also in rows that see no key."""
 LOW = -1e29
 
 Parts = tuple[jax.Array, ...]
@@ -31,7 +31,7 @@ Parts = tuple[jax.Array, ...]
 
 
 class Options(NamedTuple):
-    """Static arguments. `precision` is that of products, as `jax_default_matmul_precision` has it."""
+    """Static arguments. `precision` is that of products, as in `jax_default_matmul_precision`."""
 
     causal: bool
     first_query: int
@@ -59,16 +59,16 @@ class Shape(NamedTuple):
 
     @property
     def hides_padding(self) -> bool:
-        """Whether a query that counts may come to a key of the padding."""
+        """Whether a real query may come to a key of the padding."""
         causal = self.options.causal and self.options.first_query + self.queries <= self.keys
         return self.keys % self.key_block != 0 and not causal
 
 
 class Extras(NamedTuple):
-    """Arrays of the kernels that not every call has; refs of one example inside a kernel.
+    """Optional arrays of the kernels; refs of one example inside a kernel.
 
     seeds: of each row's dropout mask [B, 2] uint32.
-    mask: keys that may be seen [B, S] int32, 0 = hidden, with `stops` [B, 1] int32: no key from there on is seen.
+    mask: visible keys [B, S] int32, 0 = hidden, with `stops` [B, 1] int32: the end of the visible keys.
     """
 
     seeds: Any = None
@@ -77,7 +77,7 @@ class Extras(NamedTuple):
 
 
 def slots(parts: Parts) -> tuple[tuple[jax.Array, jax.Array, jax.Array], tuple[int, int, int]]:
-    """The arrays [B, T, N, H, K] that have q, k and v, and the indices of these on the axis N."""
+    """The arrays [B, T, N, H, K] with q, k and v, and their indices on the axis N."""
     if len(parts) == 1:
         return (parts[0], parts[0], parts[0]), (0, 1, 2)
     if len(parts) == 2:
@@ -92,12 +92,12 @@ def padded(x: jax.Array, multiple: int, axis: int = 1) -> jax.Array:
 
 
 def like(x: jax.Array, shape: tuple[int, ...], dtype: Any = None) -> jax.ShapeDtypeStruct:
-    """A result that differs between devices as x does, which `shard_map` asks."""
+    """A result that differs between devices as x does, which `shard_map` requires."""
     return jax.ShapeDtypeStruct(shape, dtype or x.dtype, manual_axis_type=jax.typeof(x).manual_axis_type)
 
 
 def kernel_name(kernel: str, options: Options) -> str:
-    """The name that profiles and the text of a program have: `train.programs.roofline` counts products by it."""
+    """The kernel's name in profiles and in a program's text, by which `train.programs.roofline` counts products."""
     return f"flash_{kernel}{'_causal' if options.causal else ''}"
 
 
@@ -123,7 +123,7 @@ def scores(products, t, s, mask, shape: Shape):
 
 
 def kept(t, s, head, seeds, shape: Shape):
-    """Which pairs dropout keeps, as `keep_mask` of [B, H, T, S] has it: bool; None = all."""
+    """The pairs that dropout keeps, as `keep_mask` of [B, H, T, S]: bool; None = all."""
     if seeds is None:
         return None
     start = jnp.asarray(head).astype(jnp.uint32) * jnp.uint32(shape.queries * shape.keys)
@@ -142,7 +142,7 @@ def gradients(weights, da, delta, pairs):
 
 
 def key_blocks(query_block, stops, shape: Shape):
-    """The number of blocks of keys that a block of queries may see; none of padding alone."""
+    """The number of blocks of keys that a block of queries may see, without blocks of only padding."""
     stop: Any = shape.keys
     if shape.options.causal:
         stop = jnp.minimum(stop, shape.options.first_query + (query_block + 1) * shape.query_block)

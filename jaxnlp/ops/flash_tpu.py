@@ -1,8 +1,8 @@
 """Calls of the kernels of flash attention for TPUs, which Pallas's Mosaic backend compiles.
 
 A TPU stores the last two axes of an array in tiles of 8 or 16 by 128: [B, T, H, K] would take twice its size or more.
-So the kernels read arrays [B, T, N H K], as a projection wrote them, in blocks of 128 columns. Where whole heads do not
-fill such blocks, or several query heads share a key head, each head is padded to 128 columns.
+So the kernels read arrays [B, T, N H K], as a projection wrote them, in blocks of 128 columns. Each head is padded to
+128 columns where whole heads do not fill such blocks, or several query heads share a key head.
 
 The program (b, h, i, j) of a grid computes a tile of example b and of the block h of columns.
 """
@@ -26,11 +26,11 @@ MAX_BLOCK = 512
 """Maximum number of queries or keys in a block."""
 
 Place = Callable[[Any, Any, Any], tuple[Any, Any]]
-"""The index of a block of positions and that of a block of columns, of the last three indices of a program."""
+"""The indices of a block of positions and of a block of columns, from the last three indices of a program."""
 
 
 def head_width(width: int, heads: int, key_heads: int) -> int:
-    """K of the kernels: a power of two, at least 16, of which whole heads fill blocks of columns; otherwise 128."""
+    """K of the kernels: a power of two, at least 16, with whole heads in blocks of columns; otherwise 128."""
     wide = max(16, pl.next_power_of_2(width))
     return wide if heads == key_heads and heads * wide % LANES == 0 else LANES
 
@@ -125,8 +125,8 @@ class _Call:
         )(*arrays)
 
     def over_keys(self) -> tuple[Place, Place]:
-        """The blocks of queries and of keys of a program (h, i, j). A block of keys that no query may see is not read:
-        in its place is the last one that a query may see."""
+        """The blocks of queries and of keys of a program (h, i, j). Instead of a block of keys that no query may see,
+        the last visible one is read."""
 
         def keys(h, i, j):
             return jnp.minimum(j, key_blocks(i, None, self.shape) - 1), lax.div(h, self.shape.groups)

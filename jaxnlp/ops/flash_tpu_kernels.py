@@ -1,9 +1,8 @@
-"""Kernels of `ops.flash_tpu`: a tile of scores each, whose sums wait on the chip for the next tile.
+"""Kernels of `ops.flash_tpu`: a tile of scores each, whose sums stay on the chip for the next tile.
 
-The last index of a grid, j or i, is that of the loop. Blocks have 128 columns, those of one head or of several: a
-product is of all columns, where those of other heads are 0, and costs what a product of 64 columns costs. Tiles of
-scores are [s, t], so that maxima and sums over keys are of whole registers, and the statistics of queries are rows
-[1, t]; `ops.flash_tiles` has their mathematics.
+The last index of a grid, j or i, is the loop's. Blocks have 128 columns, of one head or several: a product of all
+columns, with those of other heads 0, costs as much as of 64. Tiles of scores are [s, t], so that maxima and sums over
+keys are of whole registers, and the statistics of queries are rows [1, t]; `ops.flash_tiles` has their mathematics.
 """
 
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ LANES = 128
 
 
 def first_query_block(key_block, blocks: int, shape: Shape):
-    """The first block of queries, of `blocks`, that may see a block of keys; the last one if none may."""
+    """The first of `blocks` of queries that may see a block of keys; the last one if none may."""
     if not shape.options.causal:
         return 0
     first = jnp.maximum(key_block * shape.key_block - shape.options.first_query, 0)
@@ -30,7 +29,7 @@ def _stops(extras: Extras):
 
 
 def _heads(width: int):
-    """The number of each head of a block, its row of the statistics, and its columns."""
+    """The index of each head of a block, its row of the statistics, and its columns."""
     return [(n, pl.ds(n, 1), slice(n * width, (n + 1) * width)) for n in range(LANES // width)]
 
 
@@ -70,7 +69,7 @@ class _Tile:
 def forward(
     q_ref, k_ref, v_ref, extras: Extras, y_ref, statistic_ref, mixed_ref, most_ref, total_ref, *, shape: Shape, width
 ):
-    """Y [t, 128] and the statistics [heads, t] of a block of queries; Y^T, maxima and sums wait for the next keys."""
+    """Y [t, 128] and the statistics [heads, t] of a block of queries; Y^T, maxima and sums stay for the next keys."""
     columns, i, j = pl.program_id(1), pl.program_id(2), pl.program_id(3)
     blocks = pl.num_programs(3)
 
@@ -149,7 +148,7 @@ def backward_keys(
 def backward_queries(
     q_ref, k_ref, v_ref, dy_ref, statistic_ref, delta_ref, extras: Extras, dq_ref, dq_sum, *, shape: Shape, width
 ):
-    """dQ [t, 128] of a block of queries; dQ^T waits for the next keys."""
+    """dQ [t, 128] of a block of queries; dQ^T stays for the next keys."""
     columns, i, j = pl.program_id(1), pl.program_id(2), pl.program_id(3)
     blocks = pl.num_programs(3)
 

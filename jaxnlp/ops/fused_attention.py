@@ -1,4 +1,4 @@
-"""Attention by kernels for accelerators, which have no array of all queries and keys in memory; what they refuse."""
+"""Attention by accelerator kernels without an array of all queries and keys, and the calls that they refuse."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ SMALL_SHARED_MEMORY = ((8, 6), (8, 9), (12, 0), (12, 1))
 
 
 def moved(first_query: int | jax.Array) -> bool:
-    """Whether `first_query`, [] int, may be another position than 0."""
+    """Whether `first_query`, [] int, may be nonzero."""
     return not (isinstance(first_query, int | np.integer) and first_query == 0)
 
 
@@ -108,9 +108,9 @@ def attend_cudnn(
 
 
 def _by_heads(attend: Callable[..., jax.Array], attention_mask: jax.Array | None) -> Callable[..., jax.Array]:
-    """The attention of q, k, v and a mask; devices of the axis `model` that XLA would divide compute their own heads.
+    """The attention of q, k, v and a mask; devices that share the axis `model` compute their own heads.
 
-    JAX cannot lower its call of cuDNN where a function is mapped over one axis of a mesh and divided along another.
+    JAX cannot lower its call of cuDNN in a function that is mapped over one axis of a mesh and divided along another.
     """
     mesh = jax.sharding.get_abstract_mesh()
     kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))

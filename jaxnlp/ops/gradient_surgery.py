@@ -18,15 +18,15 @@ def project_conflicts(gradients: Sequence[PyTree], key: PRNGKey) -> PyTree:
     p_i = g_i, and then for each other task j, in random order: where p_i . g_j < 0,
     p_i <- p_i - (p_i . g_j) / |g_j|^2 g_j.
 
-    All p_i are in the span of the gradients, so the function projects their N coefficients. It needs only the N x N
-    dot products of the gradients, in float32. The sum is the only new tree.
+    All p_i are in the span of the gradients, so the function projects their N coefficients, from the N x N dot products
+    of the gradients, in float32. The sum is the only new tree.
 
     Args:
       gradients: one tree of float arrays for each of N >= 1 tasks, all of the same shapes; they may be zero.
       key: random key of the orders.
 
     Returns:
-      A tree of the same shapes. Not finite where one of the gradients is not.
+      A tree of the same shapes, not finite where a gradient is not.
     """
     count = len(gradients)
     dots: dict[tuple[int, int], Array] = {}

@@ -6,8 +6,8 @@ With x_t the part of the LSTM's gates that depends on the target's tokens, and m
     a_t = sum_s softmax_s(score(h_t, k_s)) m_s
     o_t = r_t * tanh([a_t; h_t] W_o)
 
-r_t is the dropout of o_t, the vector that the output layer and the next step read (input feeding). With du_t and dv_t
-the gradients of the arguments of lstm and tanh, over all positions and the batch,
+r_t is the dropout of o_t, which the output layer and the next step read (input feeding). With du_t and dv_t the
+gradients of the arguments of lstm and tanh, over all positions and the batch,
 
     dx = du,   dW_h = [o; h]_before^T du,   dW_o = [a; h]^T dv
 
@@ -40,7 +40,7 @@ class Memory(NamedTuple):
     Attributes:
       keys: [B, S, K] for the scores: W m for multiplicative ones, m for dot, W m + b for additive ones.
       values: m [B, S, E].
-      mask: [B, S] bool, True = may attend. A row that is all False gets uniform weights.
+      mask: [B, S] bool, True = may attend. A row of False gets uniform weights.
     """
 
     keys: jax.Array
@@ -83,7 +83,7 @@ def decode(
     count: jax.Array | int | None = None,
     matmul_dtype: jax.typing.DTypeLike | None = None,
 ) -> Decoded:
-    """All steps over a target, see this module's top.
+    """All steps over a target, see this module's docstring.
 
     Args:
       x: [B, T, 4 K], the bias included; gates in the order of `ops.lstm.lstm_cell`.
@@ -94,11 +94,10 @@ def decode(
       score: name of the score of a query and a key.
       score_params: of additive scores: `w_q` [K, K] and `v` [K], see `ops.scores.additive`; None for the others.
       dropout: r [B, T, K]; None = all ones.
-      count: [] int: the returned state is that after the first `count` positions; None = after all.
-      matmul_dtype: dtype that the operands of the products with w_h and w_o are rounded to; None = the dtype of x.
+      count: [] int: return the state after the first `count` positions; None = after all.
+      matmul_dtype: dtype for the operands of the products with w_h and w_o; None = the dtype of x.
 
-    Raises:
-      ValueError: for shapes that do not fit, the message gives them; for an unknown score.
+    Raises: ValueError for shapes that do not fit, and for an unknown score.
     """
     width, (_, _, encoder_width) = state.h.shape[-1], memory.values.shape
     fits = x.shape[2:] == (4 * width,) and w_h.shape == (2 * width, 4 * width)

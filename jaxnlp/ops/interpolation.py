@@ -10,12 +10,12 @@ CUBIC = -0.75
 def cubic_weights(size: int, new_size: int) -> np.ndarray:
     """The weight of each of `size` values in each of `new_size` interpolated ones: [new_size, size], float64.
 
-    The centre of the new value j is at (j + 1/2) size / new_size - 1/2. Its four nearest values count, by their
-    distance d, with a = -3/4:
+    The new value j is at (j + 1/2) size / new_size - 1/2. Its four nearest values have weights by distance d, with a =
+    -3/4:
 
     w(d) = (a + 2) d^3 - (a + 3) d^2 + 1 for d <= 1,   a d^3 - 5 a d^2 + 8 a d - 4 a for 1 < d < 2
 
-    Beyond the ends the first and the last value go on. The weights of a new value sum to 1.
+    Beyond the ends the first and the last value are repeated. The weights of a new value sum to 1.
 
     Source: Keys 1981. Differs: a is -3/4, as in PyTorch's `interpolate` with mode bicubic, not -1/2.
     """
@@ -39,7 +39,7 @@ def bicubic(grid: np.ndarray, side: int) -> np.ndarray:
       side: of the new grid.
 
     Returns:
-      [side, side, D] float32; a copy of the grid if it has this side.
+      [side, side, D] float32; a copy of the grid for the same side.
 
     Source: as for `cubic_weights`; there is no antialiasing, as in Transformers' `interpolate_pos_encoding`.
     """

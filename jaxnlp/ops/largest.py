@@ -11,9 +11,8 @@ FEW_BLOCKS = 4
 def top_k(x: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """The k largest entries of the last axis, in falling order, and their indices. The first of two equals comes first.
 
-    The same as `jax.lax.top_k`, and faster on a CPU, where that function reads one entry after the other. This function
-    first finds the largest entry of each block of a row, which is vectorised. The k largest entries are in the k blocks
-    with the largest such entries: an entry of another block has k others before it.
+    As `jax.lax.top_k`, but faster on a CPU, where that reads one entry after the other. The maximum of each block of a
+    row is vectorised, and the k largest entries are in the k blocks with the largest maxima.
 
     Args:
       x: [..., V].

@@ -1,4 +1,4 @@
-"""Losses as sums and counts, in float32 at least: they add up exactly over batches, devices and padding."""
+"""Losses as sums and counts, in float32 at least, which add up exactly over batches, devices and padding."""
 
 import functools
 from typing import NamedTuple
@@ -13,12 +13,12 @@ from jaxnlp.ops.matrix_products import accumulator, column_sums, product, stored
 
 
 class TokenLosses(NamedTuple):
-    """What training minimises and what it reports, as sums over positions; scalars in float32, or in float64.
+    """Losses of tokens, as sums over positions; differentiable scalars in float32, or in float64.
 
-    Divide by `count` for the unit: nats per token. All three can be differentiated.
+    Divide by `count` for the unit: nats per token.
 
     Attributes:
-      objective: sum of the weighted losses in nats, with label smoothing and z-loss.
+      objective: sum of the weighted losses in nats, with label smoothing and z-loss, to minimise.
       nll: sum of the weighted negative log-likelihoods of the targets in nats, without smoothing and z-loss.
       count: sum of the weights.
     """
@@ -53,11 +53,9 @@ def cross_entropy(
       z_loss: c, which keeps the normaliser Z near 0, where float32 is exact.
 
     Returns:
-      TokenLosses in float32, or in float64 for logits in float64. Without e and c, nll is the objective and costs
-      nothing.
+      TokenLosses in float32, or in float64 for logits in float64. Without e and c, nll is the objective.
 
-    Raises:
-      ValueError: when shapes do not fit, logits are not float, targets not int, or e is outside [0, 1).
+    Raises: ValueError when shapes do not fit, logits are not float, targets not int, or e is outside [0, 1).
 
     Source: Szegedy et al. 2016, section 7, for e; Chowdhery et al. 2022, section 5, for c.
     """
@@ -168,9 +166,8 @@ def linear_cross_entropy(
 
         dz = m ((1 + 2 c Z) softmax(z) - (1 - e) onehot(target) - e / V)
 
-    and becomes dx, dW and db before the next chunk's logits are computed. The forward pass therefore computes all
-    gradients already; the backward scales them by the loss's cotangent. With e or c, the gradient of nll takes a second
-    pass; only a program that differentiates nll computes it.
+    and becomes dx, dW and db before the next chunk's logits. So the forward pass computes all gradients; the backward
+    scales them by the loss's cotangent. With e or c, a program that differentiates nll needs a second pass.
 
     Args:
       x: [N, D], float.
@@ -180,16 +177,15 @@ def linear_cross_entropy(
       loss_mask: [N] bool or float weights m; None = ones. A weight of 0 has gradient 0.
       label_smoothing: e.
       z_loss: c.
-      chunk: number of tokens in a chunk. The extra memory is about two arrays [chunk, V] in float32, with a gradient or
-        without, and W rounded to `matmul_dtype`. The last chunk is padded with weight 0. None: see `chunk_length`.
+      chunk: number of tokens in a chunk; None: see `chunk_length`. The extra memory is about two arrays [chunk, V] in
+        float32, and W rounded to `matmul_dtype`. The last chunk is padded with weight 0.
       matmul_dtype: dtype that the products' operands are rounded to; None = the dtype of x.
 
     Returns:
       TokenLosses in float32, or in float64 for x in float64.
 
-    Raises:
-      ValueError: when shapes do not fit, x, w or b is not float, targets are not int, e is outside [0, 1), or chunk
-        is below 1.
+    Raises: ValueError when shapes do not fit, x, w or b is not float, targets are not int, e is outside [0, 1), or
+      chunk is below 1.
 
     Source: as `cross_entropy`; Wijmans et al. 2025 for the loss without all logits in memory.
     """
@@ -233,17 +229,18 @@ def linear_cross_entropy(
 
 
 MAX_LOGITS = {"cpu": 2**24, "gpu": 2**27, "tpu": 2**27}
-"""Most logits in a chunk of `linear_cross_entropy` by default: two arrays in float32 take 128 MiB, or 1 GiB."""
+"""Maximum number of logits in a default chunk of `linear_cross_entropy`: two arrays in float32 take 128 MiB, or 1
+GiB."""
 
 
 def chunk_length(tokens: int, vocabulary: int) -> int:
-    """The number of tokens in a chunk of `linear_cross_entropy` by default, about `MAX_LOGITS` / V at most.
+    """The default number of tokens in a chunk of `linear_cross_entropy`, about `MAX_LOGITS` / V at most.
 
     Each chunk reads W, and reads and writes its gradient. On a CPU that is cheap next to a chunk's products, and short
-    chunks stay in the caches. On an accelerator products are so fast that it costs as much as those of about 200
-    tokens: 16,384 tokens, D = 768 and V = 50,304 take an H100 18.3 ms with 2^24 logits in a chunk, 11.9 with 2^27 and
-    11.7 with 2^29, as estimated from the traffic and the products of the compiled program. So there chunks are long.
-    They are also equal, and a multiple of 8 tokens, which bfloat16 products need.
+    chunks stay in the caches. On an accelerator it costs as much as the products of about 200 tokens, so chunks are
+    long: 16,384 tokens, D = 768 and V = 50,304 take an H100 18.3 ms with 2^24 logits in a chunk, 11.9 with 2^27 and
+    11.7 with 2^29, as estimated from the compiled program. They are also equal, and a multiple of 8 tokens, which
+    bfloat16 products need.
     """
     platform = target_platform()
     longest = max(1, MAX_LOGITS[platform] // vocabulary)
@@ -281,7 +278,7 @@ def _logits(x, short_w, b, dtype):
 
 
 def _without_padding(z, vocabulary):
-    """Logits whose columns from V on, which are padding, are -inf: their probabilities are exactly 0."""
+    """Logits with -inf in the padding, the columns from V on: their probabilities are exactly 0."""
     if z.shape[-1] == vocabulary:
         return z
     words = jax.lax.broadcasted_iota(jnp.int32, z.shape, z.ndim - 1)
@@ -292,7 +289,7 @@ def _row_bounds(scores, b):
     """An upper bound on the logits scores + b of each row, [N], at most `LOOSE` above the highest of them.
 
     On CPU it is the row's highest score plus the highest bias, if the biases are within `LOOSE` of each other. For the
-    exact maximum XLA would write scores + b to memory, which takes as much time as writing the product.
+    exact maximum XLA would write scores + b to memory, as slowly as the product.
     """
     if b is None:
         return scores.max(axis=-1)
@@ -306,8 +303,8 @@ def _row_bounds(scores, b):
 
 
 LOOSE = 32.0
-"""If the highest exponential is exp(-32), no term that matters underflows. In float32 exponents of this size are
-rounded to 1e-6, and so is the loss of a token."""
+"""If the highest exponential is exp(-32), no relevant term underflows. In float32 exponents of this size are rounded to
+1e-6, and so is the loss of a token."""
 
 
 def _linear_forward(x, w, b, targets, weights, vocabulary, label_smoothing, z_loss, dtype):
@@ -361,7 +358,7 @@ _linear_cross_entropy.defvjp(_linear_forward, _linear_backward)
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(6, 7))
 def _nll(value, x, w, b, targets, weights, vocabulary, dtype):
-    """The negative log-likelihood, whose value is known. A program that differentiates it computes all logits again."""
+    """The negative log-likelihood, with a known value. A program that differentiates it computes all logits again."""
     del x, w, b, targets, weights, vocabulary, dtype
     return value
 

@@ -12,8 +12,8 @@ def lstm_cell(z: jax.Array, c: jax.Array) -> tuple[jax.Array, jax.Array]:
 
     i, f, g, o = z;   c' = sigmoid(f) * c + sigmoid(i) * tanh(g);   h' = sigmoid(o) * tanh(c')
 
-    The caller computes z = x W_x + h W_h + b, since the part x W_x of all time steps is one matrix product. Let s be
-    the sigmoid, t = tanh(c'), and dc'_next the gradient that reaches c' from the next step. Then
+    The caller computes z = x W_x + h W_h + b, with one matrix product x W_x for all time steps. With s the sigmoid, t =
+    tanh(c'), and dc'_next the gradient of c' from the next step,
 
         dc' = dc'_next + dh' s(o) (1 - t^2)
         di = dc' tanh(g) s(i) (1 - s(i))        df = dc' c s(f) (1 - s(f))
@@ -29,8 +29,7 @@ def lstm_cell(z: jax.Array, c: jax.Array) -> tuple[jax.Array, jax.Array]:
     Returns:
       h' and c', each [B, D].
 
-    Raises:
-      ValueError: when shapes do not fit, or arrays are not float.
+    Raises: ValueError when shapes do not fit, or arrays are not float.
 
     Source: Hochreiter and Schmidhuber 1997; Gers et al. 2000 for the forget gate.
     """

@@ -11,7 +11,7 @@ def causal(queries: int, keys: int, *, first_query: int | jax.Array = 0) -> jax.
     Args:
       queries: T.
       keys: S; key s is at position s.
-      first_query: position of the first query, not 0 when keys of earlier calls are cached.
+      first_query: position of the first query, above 0 with cached keys.
 
     Returns:
       [1, 1, T, S] bool.
@@ -46,9 +46,8 @@ def from_additive(mask: jax.Array) -> jax.Array:
     Returns:
       [...] bool: True where the element is above -1,000.
 
-    Raises:
-      ValueError: when the mask is not float: in an int mask 1 means may attend. Also when it has other numbers, such
-        as a bias by distance, which a boolean mask cannot express; under jit this is not checked.
+    Raises: ValueError when the mask is not float: in an int mask 1 means may attend; also for other numbers, such as a
+      bias by distance, unless under jit.
     """
     mask = jnp.asarray(mask)
     if not jnp.issubdtype(mask.dtype, jnp.floating):
@@ -83,8 +82,7 @@ def local(queries: int, keys: int, *, before: int, after: int = 0, first_query: 
     Args:
       queries: T.
       keys: S; key s is at position s.
-      before: how many positions before its own a query sees.
-      after: how many after it.
+      before, after: numbers of positions that a query sees before and after its own.
       first_query: position of the first query.
 
     Returns:
@@ -97,11 +95,11 @@ def local(queries: int, keys: int, *, before: int, after: int = 0, first_query: 
 
 
 def segments(query_segments: jax.Array, key_segments: jax.Array | None = None) -> jax.Array:
-    """Each query sees the keys of its own segment: several documents packed in one row do not see each other.
+    """Each query sees the keys of its own segment, such as a document packed in a row with others.
 
     Args:
-      query_segments: [B, T] int, the segment of each position; 0 is padding, which does not see and is not seen.
-      key_segments: [B, S]; None = the same as the queries'.
+      query_segments: [B, T] int, the segment of each position; 0 is padding, which neither sees nor is seen.
+      key_segments: [B, S]; None = the queries'.
 
     Returns:
       [B, 1, T, S] bool.

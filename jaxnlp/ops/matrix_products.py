@@ -1,9 +1,8 @@
 """Matrix products with operands in a short format and everything else in float32.
 
-A CPU with instructions for bfloat16 multiplies it faster than float32: twice as fast with AVX-512 BF16, six times with
-AMX. Sums are in float32 all the same. XLA takes that path under two conditions. The left operand must have its summed
-axis last in memory, and the result must be float32. Any other form runs at the speed of float32, or below it. So the
-forms below are chosen with care.
+A CPU with instructions for bfloat16 multiplies it faster than float32, with sums in float32: twice as fast with AVX-512
+BF16, six times with AMX. XLA takes that path only if the left operand has its summed axis last in memory, and the
+result is float32. The forms below meet both conditions.
 """
 
 import functools
@@ -20,7 +19,7 @@ from jaxnlp.typing import Params
 
 
 def operand_dtype(choice: Literal["auto", "bfloat16"] | None) -> str | None:
-    """The dtype to which operands of matrix products are rounded, on the platform of `ops.devices`; None = no rounding.
+    """The dtype for operands of matrix products on the platform of `ops.devices`; None = no rounding.
 
     Args:
       choice: "auto": bfloat16 where the processor multiplies it faster than float32: on GPUs, TPUs, and CPUs with
@@ -67,8 +66,8 @@ def matmul(x: jax.Array, w: jax.Array, dtype: jax.typing.DTypeLike | None = None
 
     Args:
       x: [N, D], float.
-      w: [D, F]. It may be rounded already, to a shorter type than that of x; x is then rounded to it, too.
-      dtype: dtype that the operands of all three products are rounded to; None, or the dtype of x: a plain product.
+      w: [D, F], perhaps rounded to a shorter type, to which x is then rounded too.
+      dtype: dtype for the operands of all three products; None, or the dtype of x: a plain product.
 
     Returns:
       [N, F], dtype of x; sums in float32.
@@ -85,8 +84,8 @@ def scores_of_rows(
 ) -> jax.Array:
     """The product of each x [N, D] with each row of a table [V, D], such as tied embeddings: x table^T, [N, V].
 
-    As `matmul`. XLA reads the table as it is; for few x a transposition would take half as long again. A table in a
-    shorter type than that of x is not converted: x is rounded to it.
+    As `matmul`, without a transposition, which for few x would take half as long again. A table in a shorter type is
+    not converted: x is rounded to it.
     """
     if isinstance(table, QuantisedRows):
         return quantised_scores(x, table)
@@ -111,7 +110,7 @@ def _product_with_rows(x: jax.Array, table: jax.Array) -> jax.Array:
 def shared_matmul(x: jax.Array, w: jax.Array, dtype: jax.typing.DTypeLike | None = None) -> jax.Array:
     """`matmul` with a matrix whose outputs have several axes, which devices may share: x [N, D], w [D, ...]; [N, ...].
 
-    XLA can divide an axis, but not a part of one: of 3 H K outputs in one axis it could not divide the heads H.
+    XLA can divide an axis, but not the heads H in one axis of 3 H K outputs.
     """
     operand = jnp.dtype(dtype or x.dtype)
     y = jnp.tensordot(x.astype(operand), w.astype(operand), 1, preferred_element_type=accumulator(operand))
@@ -148,7 +147,7 @@ _matmul.defvjp(_matmul_forward, _matmul_backward)
 def product(x: jax.Array, y: jax.Array, equation: str) -> jax.Array:
     """A product whose operands XLA does not swap: its result is in float32 at least, and on CPU in row-major order.
 
-    XLA may otherwise swap the operands to avoid a transposition of the result, and bfloat16 loses its fast path.
+    XLA would swap the operands to avoid a transposition of the result, and bfloat16 would lose its fast path.
 
     Args:
       x: the left operand, such as [N, D]; `equation` sums over its last axis.
@@ -167,8 +166,8 @@ def accumulator(dtype: jax.typing.DTypeLike) -> jnp.dtype:
 def column_sums(x: jax.Array) -> jax.Array:
     """[N, D] summed over its rows, [D], in float32 at least.
 
-    On CPU it is a product: there a reduction over the first axis takes many times as long. With one row of ones
-    bfloat16 would lose its fast path. With eight it keeps it.
+    On CPU it is a product: a reduction over the first axis takes many times as long. With eight rows of ones, unlike
+    with one, bfloat16 keeps its fast path.
     """
     if target_platform() != "cpu":
         return x.astype(accumulator(x.dtype)).sum(axis=0)
@@ -176,8 +175,8 @@ def column_sums(x: jax.Array) -> jax.Array:
 
 
 def added(x: jax.Array, parameter: jax.Array) -> jax.Array:
-    """x + a parameter that is broadcast over its rows, [...], dtype of x. The parameter's gradient, the sum over these
-    rows, is taken in float32 at least."""
+    """x + a parameter that is broadcast over its rows, [...], dtype of x. The parameter's gradient sums in float32 at
+    least."""
     wide = accumulator(x.dtype)
     return (x.astype(wide) + parameter.astype(wide)).astype(x.dtype)
 
@@ -190,7 +189,7 @@ def transposed(x: jax.Array) -> jax.Array:
 def stored(x: jax.Array) -> jax.Array:
     """The same array [...]. On CPU it is written to memory once; XLA would otherwise compute it again at each use.
 
-    On an accelerator computing it again is often faster than reading it, and XLA knows better.
+    On an accelerator XLA decides, since computing again is often faster than reading.
     """
     return jax.lax.optimization_barrier(x) if target_platform() == "cpu" else x
 
@@ -198,8 +197,8 @@ def stored(x: jax.Array) -> jax.Array:
 def row_major(x: jax.Array) -> jax.Array:
     """The same array [...]. On CPU its memory has the order of its axes, so a transposition before it is carried out.
 
-    Otherwise XLA would fold the transposition into the product, and bfloat16 would lose its fast path. Where XLA
-    divides the array among devices, the order is XLA's: it would gather the array to keep it.
+    XLA would fold the transposition into the product, and bfloat16 would lose its fast path. Where XLA divides the
+    array among devices, the order is XLA's: it would gather the array to keep it.
     """
     return _constrained(x) if target_platform() == "cpu" and not is_divided() else x
 

@@ -1,9 +1,9 @@
 """The mogrifier: the input and the state of an LSTM gate each other in turns before each step.
 
-The input products of all time steps cannot be one product before the scan, as in `ops.recurrent_layers`, since the
-gated input depends on the state. A layer of K features that reads K features multiplies 8 K^2 numbers a word; r rounds
-add r K^2, or 2 r K R with matrices of rank R. The time grows by more than that: the products of a step are small, wait
-for each other, and the gradients of the weights are added up step by step.
+The gated input depends on the state, so the input products of all time steps cannot be one product before the scan, as
+in `ops.recurrent_layers`. A layer of K features that reads K features multiplies 8 K^2 numbers a word; r rounds add r
+K^2, or 2 r K R with matrices of rank R. The time grows by more: a step's products are small, wait for each other, and
+the gradients of the weights are added up step by step.
 """
 
 import itertools
@@ -26,11 +26,11 @@ R is the rank."""
 def mogrify(
     x: jax.Array, h: jax.Array, gates: Sequence[Gate], matmul_dtype: jax.typing.DTypeLike | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """The input and the state of a step after they have gated each other, in rounds i = 1, 2, ...
+    """The input and the state of a step after mutual gating, in rounds i = 1, 2, ...
 
     x <- 2 sigmoid(h Q_i) * x for odd i;   h <- 2 sigmoid(x Q_i) * h for even i
 
-    With matrices of zeros nothing changes.
+    Matrices of zeros change nothing.
 
     >>> x, h = jnp.ones((1, 2)), jnp.ones((1, 3))
     >>> gated, same = mogrify(x, h, [(jnp.full((3, 2), 9.0),)])
@@ -46,8 +46,7 @@ def mogrify(
     Returns:
       x' [B, D] and h' [B, K].
 
-    Raises:
-      ValueError: when shapes do not fit, or arrays are not float.
+    Raises: ValueError when shapes do not fit, or arrays are not float.
 
     Source: Melis et al. 2020, section 2.
     """
@@ -80,11 +79,11 @@ def mogrified_lstm(
     reverse: bool,
     matmul_dtype: jax.typing.DTypeLike | None,
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    """An LSTM over a whole sequence, whose input and state are mogrified before each step. The cell state is not gated.
+    """An LSTM over a whole sequence, with input and state mogrified before each step. The cell state is not gated.
 
-    Its gradient is that of autodiff, which adds up the products of all steps for the weights.
+    Its gradient is autodiff's, which adds up the products of all steps for the weights.
 
-    Args, Returns: as `ops.recurrent_layers.recurrent`, which checks the arguments. Args: gates: as `mogrify`.
+    Args, Returns: as `ops.recurrent_layers.recurrent`, which checks the arguments; gates as for `mogrify`.
     """
     batch, positions, _ = x.shape
     width, wide = w_h.shape[0], accumulator(x.dtype)

@@ -1,11 +1,11 @@
-"""The continuous cache of a recurrent language model: words that followed similar hidden states become more likely.
+"""The continuous cache of a recurrent language model: words after similar hidden states become more likely.
 
 With h_t the hidden state that predicts word w_{t+1}, and memory (h_i, w_{i+1}) of the last W positions i < t,
 
     p_cache(w) = sum_i softmax_i(theta h_t . h_i) [w_{i+1} = w]
     p(w) = (1 - share) p_model(w) + share p_cache(w)
 
-Nothing is trained.
+It needs no training.
 
 Source: Grave et al. 2017, equations 3 and 4.
 """
@@ -27,19 +27,19 @@ def cache_probability(
 ) -> tuple[jax.Array, jax.Array]:
     """The cache's probability of each position's target.
 
-    Position t reads the W positions before it: positions of this batch, and before them the newest of the memory.
+    Position t reads the W positions before it, of this batch and then of the memory.
 
     Args:
       hidden: h_t [B, T, K], float.
       targets: the words that follow [B, T] int.
       counted: [B, T] bool, False for padding, which is not read.
       memory: hidden states of the W positions before the batch, oldest first [B, W, K].
-      memory_words: the words that followed them [B, W] int.
+      memory_words: the words after them [B, W] int.
       memory_filled: [B, W] bool, False for positions before the start of the text.
       theta: weight of the similarity of hidden states; 0 = all positions have the same weight.
 
     Returns:
-      p_cache(target) [B, T] float32, and whether the cache has any position [B, T] bool; without one p_cache is 0.
+      p_cache(target) [B, T] float32, and whether the cache has any position [B, T] bool; otherwise p_cache is 0.
     """
     batch, positions, width = hidden.shape
     window = memory.shape[1]
@@ -72,8 +72,7 @@ def remembered(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The memory after a batch: the newest W positions of each of its three arrays. Args: as `cache_probability`.
 
-    Returns:
-      The memory's hidden states [B, W, K], the words that followed them [B, W], and which of them exist [B, W].
+    Returns: hidden states [B, W, K], the words after them [B, W], and whether they exist [B, W].
     """
     oldest = hidden.shape[1]
     return (

@@ -21,7 +21,7 @@ def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *,
         dx = r (g - mean(g) - n mean(g * n)),  dscale = sum(dy * n),  dbias = sum(dy):
 
     moving x along 1 or along n does not change y, so these two directions are projected out of g. The backward keeps x,
-    and one mean and one r a row. It computes n again in the loop that needs it.
+    and a mean and r of each row, and computes n again.
 
     Args:
       x: [..., D], float.
@@ -32,8 +32,7 @@ def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *,
     Returns:
       [..., D], dtype of x; statistics in float32 at least.
 
-    Raises:
-      ValueError: when shapes do not fit, or arrays are not float.
+    Raises: ValueError when shapes do not fit, or arrays are not float.
 
     Source: Ba et al. 2016, section 3, eq. 4.
     """
@@ -60,8 +59,7 @@ def rms_norm(x: jax.Array, scale: jax.Array, *, epsilon: float = 1e-6) -> jax.Ar
     Returns:
       [..., D], dtype of x; the mean is computed in float32 at least.
 
-    Raises:
-      ValueError: when shapes do not fit, or arrays are not float.
+    Raises: ValueError when shapes do not fit, or arrays are not float.
 
     Source: Zhang and Sennrich 2019, section 4.
     """
@@ -88,8 +86,7 @@ def unit_vectors(x: jax.Array) -> jax.Array:
     Returns:
       [..., D], dtype of x; a row of zeros stays zero, with a gradient of zero. The sum is computed in float32 at least.
 
-    Raises:
-      ValueError: when x is not float.
+    Raises: ValueError when x is not float.
     """
     expect_float(x=x)
     wide = x.astype(accumulator(x.dtype))

@@ -18,13 +18,12 @@ def sinusoidal_positions(positions: int, width: int, *, sines_first: bool = Fals
     Args:
       positions: T.
       width: D, even.
-      sines_first: whether all sines come before all cosines; otherwise each sine is before its cosine.
+      sines_first: whether all sines come before all cosines; otherwise they alternate.
 
     Returns:
       [T, D], float32.
 
-    Raises:
-      ValueError: when the width is odd.
+    Raises: ValueError when the width is odd.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
@@ -38,14 +37,14 @@ def sinusoidal_positions(positions: int, width: int, *, sines_first: bool = Fals
 class RotaryScaling(NamedTuple):
     """Slower rotation, for longer texts than a model was trained on.
 
-    A pair of features turns n = original_length r_i / (2 pi) times in such a text. Its rate becomes
+    A pair of features turns n = original_length r_i / (2 pi) times in a text of the original length. Its rate becomes
 
         r_i ((1 - a_i) / factor + a_i),     a_i = (n - fewest_turns) / (most_turns - fewest_turns), clipped to [0, 1]
 
     Attributes:
       factor: rates are divided by it.
       fewest_turns, most_turns: pairs with fewer turns have slower rates, pairs with more turns keep theirs.
-      original_length: length in tokens of the texts that the model was trained on; None = all rates are divided.
+      original_length: of texts in training, in tokens; None = all rates are divided.
 
     Sources: Chen et al. 2023 for the same factor for all rates; Dubey et al. 2024 (Llama 3.1) for the rest.
     """
@@ -72,8 +71,8 @@ def rotary(
     y_t,i       = x_t,i cos(t r_i) - x_t,i+K/2 sin(t r_i)
     y_t,i+K/2   = x_t,i sin(t r_i) + x_t,i+K/2 cos(t r_i),      r_i = base^(-2i / K),  i = 0 .. K/2 - 1
 
-    The complex number x_i + j x_i+K/2 is multiplied by exp(j t r_i). So lengths do not change, and the product of a
-    query at t and a key at s is a function of t - s. The gradient is the rotation by the opposite angles.
+    The complex number x_i + j x_i+K/2 is multiplied by exp(j t r_i). So lengths stay, and the product of a query at t
+    and a key at s is a function of t - s. The gradient is the rotation by the opposite angles.
 
     Args:
       x: [B, T, H, K], float, K even.
@@ -84,11 +83,10 @@ def rotary(
     Returns:
       [B, T, H, K], dtype of x; computed in float32 at least.
 
-    Raises:
-      ValueError: when shapes do not fit, x is not float, or K is odd.
+    Raises: ValueError when shapes do not fit, x is not float, or K is odd.
 
-    Source: Su et al. 2021, section 3.2.2. Differs: it pairs the features 2i and 2i + 1; here i and i + K/2 are a pair,
-    as in GPT-NeoX and Llama, which is the same up to the order of the features.
+    Source: Su et al. 2021, section 3.2.2. Differs: features i and i + K/2 are a pair, as in GPT-NeoX and Llama, instead
+    of 2i and 2i + 1.
     """
     fit = x.ndim == 4 and positions.shape in (x.shape[1:2], x.shape[:2])
     expect(fit, "x [B, T, H, K], positions [T] or [B, T]", x=x, positions=positions)
@@ -107,11 +105,11 @@ def rotary(
 
 
 def ranks(counted: jax.Array, texts: jax.Array | None = None) -> jax.Array:
-    """The rank of each counted token among those of its text, from 1, and 0 for the others.
+    """The rank of each counted token among those of its text, from 1; 0 for others.
 
     Args:
       counted: [B, T] bool.
-      texts: [B, T] int, the number of each token's text, whose tokens are next to each other; None = a text a row.
+      texts: [B, T] int, the number of each token's text, whose tokens are consecutive; None = a text a row.
 
     Returns:
       [B, T] int32.

@@ -11,9 +11,9 @@ its ends. With R for the head i and L for the head j, s(i, j) the score of the a
     tree               = (+) complete L(1, r) + complete R(r, n) + s(ROOT, r)         1 <= r <= n
 
 With (+) as the maximum, this is Eisner's algorithm; with (+) as log-sum-exp, it is the inside algorithm, and the last
-line is log Z. The outside algorithm is its gradient by hand. It goes from wide spans to narrow ones, and divides the
-probability of each span among its k by their shares of the sum. If the share of the best k is 1, and that of all others
-is 0, then the same algorithm reads off Eisner's best tree.
+line is log Z. The outside algorithm is its gradient by hand: from wide spans to narrow ones, it divides the probability
+of each span among its k by their shares of the sum. With share 1 for the best k and 0 for others, it reads off Eisner's
+best tree.
 
 All spans of a width are computed together. A chart [T, B, T] has spans by width and by start, or by width and by end.
 
@@ -34,7 +34,7 @@ Sum = Callable[[Array], tuple[Array, Array]]
 
 
 class _Charts(NamedTuple):
-    """Scores of spans [T, B, T] by width, -inf for those that do not exist; or their probabilities."""
+    """Scores of spans [T, B, T] by width, -inf for missing ones; or their probabilities."""
 
     right_by_start: Array
     right_by_end: Array
@@ -48,15 +48,13 @@ def eisner(scores: Array, lengths: Array) -> Array:
     """The heads of the best projective tree with one root.
 
     Args:
-      scores: of arcs [B, T, T + 1], float, see `jaxnlp.ops.dependency_trees`; values at padding do not matter, others
-        must be finite.
+      scores: of arcs [B, T, T + 1], float, finite, see `jaxnlp.ops.dependency_trees`; values at padding are ignored.
       lengths: number of words [B] int, from 0 to T; words come first.
 
     Returns:
       Heads [B, T] int32, 0 for ROOT and at padding.
 
-    Raises:
-      ValueError: when shapes do not fit, the message gives them.
+    Raises: ValueError when shapes do not fit.
 
     >>> scores = jnp.array([[[0.0, 0.0, 3.0], [1.0, 2.0, 0.0]]])  # 2 -> 1 and 1 -> 2 are best, but they are a cycle
     >>> print(eisner(scores, jnp.array([2])))
@@ -98,8 +96,8 @@ def _log_sum(x: Array) -> tuple[Array, Array]:
 def _counterpart(chart: Array, width: Array, gap: int) -> Array:
     """From a chart by end, the second parts of spans [T, B, T], by the width of the first part and the start.
 
-    Entry [k, :, i] is that of width `width - gap - k` which ends at i + width; -inf if there is none. The function is
-    its own adjoint, except for the direction of the shift.
+    Entry [k, :, i] has the width `width - gap - k` and ends at i + width; -inf if there is none. The function is its
+    own adjoint, except for the direction of the shift.
     """
     rows = width - gap - jnp.arange(chart.shape[0])
     moved = jnp.roll(chart, -width, axis=2)[jnp.maximum(rows, 0)]

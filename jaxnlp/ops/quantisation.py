@@ -1,7 +1,7 @@
 """Matrices in 8 bits, with a scale for each row.
 
-Generation reads every weight for each token, and its speed is that of memory: 8 bits are read in a quarter of the time
-of 32. Only weights are rounded; products and sums stay in the type of the inputs.
+Generation reads every weight for each token, and memory limits its speed: 8 bits take a quarter of the time of 32. Only
+weights are rounded; products and sums stay in the type of the inputs.
 
 Source: Dettmers et al. 2022, section 2.1 (absmax quantisation), with a scale for each output as in section 3.
 """
@@ -17,7 +17,7 @@ from jaxnlp.ops.devices import target_platform
 LARGEST = 127
 """Values are from -127 to 127."""
 FEW_ROWS = 8
-"""Up to so many inputs a product for each is the fastest on CPU; more take the matrix in 32 bits together."""
+"""Up to this number of inputs, a product for each is fastest on CPU; more take the matrix in 32 bits together."""
 
 
 class QuantisedRows(NamedTuple):
@@ -35,7 +35,7 @@ class QuantisedRows(NamedTuple):
 def quantised_rows(matrix: jax.Array) -> QuantisedRows:
     """A matrix [F, D] in 8 bits: values = round(matrix / scales), scales[f] = max_d |matrix[f, d]| / 127.
 
-    No weight changes by more than half a scale. A row of zeros stays one.
+    No weight changes by more than half a scale. A row of zeros stays zero.
     """
     chex.assert_rank(matrix, 2)
     scales = jnp.abs(matrix).max(axis=1).astype(jnp.float32) / LARGEST
@@ -58,13 +58,13 @@ def quantised_scores(x: jax.Array, rows: QuantisedRows) -> jax.Array:
 def products_in_loops(x: jax.Array, table: jax.Array, *, never: jax.Array) -> jax.Array:
     """x table^T for few x on CPU, [N, F], dtype of x, which reads a table of a shorter type as it is.
 
-    XLA converts the table in the loop of one x's product. For several x it would first write it in their type.
+    XLA converts the table in the loop of one x's product; for several x it would first write the converted table.
 
     Args:
       x: [N, D].
       table: [F, D], of a type with fewer bits.
-      never: [], false, but XLA must not know it. A branch on it makes XLA compute x before the products: it would
-        otherwise compute x again for each output, and a barrier does not keep it from that on CPU.
+      never: [], false, unknown to XLA. A branch on it makes XLA compute x before the products, and not again for each
+        output; on CPU a barrier does not.
     """
     x = jax.lax.cond(never, jnp.zeros_like, lambda x: x, x)
     return jnp.concatenate([x[index : index + 1] @ table.astype(x.dtype).T for index in range(len(x))])

@@ -9,8 +9,8 @@ b_h:
     LSTM   i, f, g, o = u_t + v_t;  c_t = s(f) c_{t-1} + s(i) tanh(g);  h_t = s(o) tanh(c_t)
 
 with s the logistic function. u of all time steps is one product, before the scan. The gradients of the weights are one
-product each, after the scan. With du_t and dv_t, the gradients of a cell with respect to its products, and
-dh_t = dy_t + dv_{t+1} W_h^T, they are
+product each, after the scan. With du_t and dv_t the gradients of a cell's products, and dh_t = dy_t + dv_{t+1} W_h^T,
+they are
 
     dx = du W_x^T,   dW_x = x^T du,   db = sum(du),   dW_h = h_before^T dv,   db_h = sum(dv)
 
@@ -25,12 +25,11 @@ Which implementation computes what:
     Nvidia GPU      others, or a single position                    scan    `matmul_dtype`; TF32 in float32
     shared `model`  all, on GPUs that share this axis               scan    the same
 
-cuDNN launches far fewer kernels: a training step of AWD-LSTM (1,150, 1,150 and 400 wide, batch 80 x 70) took an H100
-48 ms with the scan of an early commit (9e239c394564) in bfloat16, and 28 ms with cuDNN, called from PyTorch, in TF32.
-JAX calls cuDNN only in float32; TF32 keeps 10 bits of a fraction, bfloat16 7. Weight dropout is a change of W_h, so
-both implementations take it. XLA cannot divide a call of cuDNN among devices: each device would compute the whole
-batch. On GPUs all widths are padded with zeros to multiples of 8, once, outside the scan. That is exact: a unit without
-weights stays 0 in every cell.
+cuDNN launches far fewer kernels: a training step of AWD-LSTM (1,150, 1,150 and 400 wide, batch 80 x 70) took an H100 48
+ms with the scan of an early commit (9e239c394564) in bfloat16, and 28 ms with cuDNN, called from PyTorch, in TF32. JAX
+calls cuDNN only in float32; TF32 keeps 10 bits of a fraction, bfloat16 7. XLA cannot divide a call of cuDNN among
+devices: each device would compute the whole batch. On GPUs all widths are padded with zeros to multiples of 8, once,
+outside the scan. That is exact: a unit without weights stays 0 in every cell.
 
 Sources: Elman 1990; Cho et al. 2014 in the form of cuDNN and PyTorch, which applies r after the product; Hochreiter and
 Schmidhuber 1997, and Gers et al. 2000 for the forget gate, without peepholes.
@@ -113,7 +112,7 @@ def recurrent(
     matmul_dtype: jax.typing.DTypeLike | None = None,
     implementation: RecurrentImplementation = "auto",
 ) -> tuple[jax.Array, State]:
-    """One layer over a whole sequence, see this module's top.
+    """One layer over a whole sequence, see this module's docstring.
 
     Args:
       cell: RNN_TANH, RNN_RELU, GRU or LSTM.
@@ -122,20 +121,19 @@ def recurrent(
       w_x: [D, G, K].
       w_h: [K, G, K].
       b: [G, K].
-      b_h: [G, K], added to the product with h; it differs from b only in the GRU's candidate. None = zero.
+      b_h: [G, K], added to the product with h, which matters only in the GRU's candidate; None = zero.
       mogrifier: the gates of an LSTM with a mogrifier, see `ops.mogrifier`; () = none.
-      lengths: [B] int, from 0 to T: number of real positions of each sequence; the rest is padding. None = all are
-        real. Padding does not change the state, and its outputs are 0.
+      lengths: [B] int, from 0 to T: number of real positions of each sequence; None = T. Padding keeps the state, and
+        has output 0.
       reverse: read from each sequence's last position to its first.
       matmul_dtype: dtype that the products' operands are rounded to, see `ops.matrix_products`; None = the dtype of x.
-      implementation: "scan": the above; "cudnn": cuDNN's LSTM on an Nvidia GPU, which vmap cannot map; its products are
-        in TF32, or in float32 where `jax_default_matmul_precision` is "highest"; "auto": see this module's top.
+      implementation: "scan"; "cudnn": cuDNN's LSTM on an Nvidia GPU, which vmap cannot map; its products are in TF32,
+        or in float32 where `jax_default_matmul_precision` is "highest"; "auto": see this module's docstring.
 
     Returns:
-      The outputs [B, T, K], dtype of x, each at its own position also in reverse, and the state after the sequence.
+      The outputs [B, T, K], dtype of x, each at its position, and the state after the sequence.
 
-    Raises:
-      ValueError: for shapes that do not fit, the message gives them; for cudnn where it is not available.
+    Raises: ValueError for shapes that do not fit, and for cudnn where it is not available.
     """
     _check(cell, x, state, w_x, w_h, b, b_h, lengths)
     refusal = "has no mogrifier" if mogrifier else _why_not_cudnn(cell, (x, *state, w_x, w_h, b, b_h), matmul_dtype)

@@ -23,7 +23,7 @@ def attend_relative(
     dropout_key: jax.Array | None = None,
     first_row: int | jax.Array = 0,
 ) -> tuple[jax.Array, jax.Array]:
-    """Values mixed by how well their keys match each query, where keys and values depend on the distance too.
+    """Attention with keys and values that depend on the distance, too.
 
     With a^K and a^V the vectors of the distance from query t to key s,
 
@@ -34,9 +34,7 @@ def attend_relative(
     each.
 
     Args:
-      q: queries [B, T, H, K], float.
-      k: keys [B, S, G, K]; G divides H, as in `dot_product_attention`.
-      v: values [B, S, G, K].
+      q, k, v: queries [B, T, H, K], keys and values [B, S, G, K], float, as for `dot_product_attention`.
       key_vectors: a^K [T, S, K], such as a table's rows at `relative_positions.clipped_distances`.
       value_vectors: a^V [T, S, K].
       attention_mask, causal, first_query, dropout_rate, dropout_key, first_row: as for `dot_product_attention`.
@@ -45,8 +43,7 @@ def attend_relative(
       y [B, T, H, K], dtype of q; and the weights A [B, H, T, S] before dropout, float32 at least. A fully masked row is
       zero in both.
 
-    Raises:
-      ValueError: when shapes do not fit, arrays are not float, or the rate is outside [0, 1).
+    Raises: ValueError when shapes do not fit, arrays are not float, or the rate is outside [0, 1).
 
     Source: Shaw et al. 2018, section 3.1, eq. 3 and 4; section 3.3 for the products.
     """

@@ -22,8 +22,8 @@ def relative_buckets(
         bucket = n                                                              n < E
         bucket = min(E + floor(log(n / E) / log(max_distance / E) (N - E)), N - 1)    otherwise
 
-    With `bidirectional` N is half of num_buckets, and keys after the query have the second half. Otherwise keys after
-    the query share bucket 0 with the query's own position. A bias [num_buckets, H] becomes one of attention scores:
+    With `bidirectional` N is half of num_buckets, and keys after the query have the second half. Otherwise they share
+    bucket 0 with the query's own position. A bias [num_buckets, H] becomes one of attention scores:
 
     >>> positions = jnp.arange(4)
     >>> buckets = relative_buckets(positions, positions, num_buckets=8, max_distance=16, bidirectional=True)
@@ -41,11 +41,10 @@ def relative_buckets(
     Returns:
       [..., T, S] int32, in [0, num_buckets).
 
-    Raises:
-      ValueError: when shapes do not fit, positions are not int, num_buckets is below 2 a direction or, with
-        `bidirectional`, odd, or max_distance is not above E.
+    Raises: ValueError when shapes do not fit, positions are not int, num_buckets is below 2 a direction or odd with
+      `bidirectional`, or max_distance is not above E.
 
-    Source: Raffel et al. 2020, section 2.1; the formula is that of its code and of Transformers, in float32.
+    Source: Raffel et al. 2020, section 2.1; the formula is from its code and Transformers, in float32.
     """
     distances = _distances(query_positions, key_positions)
     if bidirectional and num_buckets % 2:
@@ -63,7 +62,7 @@ def relative_buckets(
 
 
 def _bucket_of_distance(buckets: int, exact: int, max_distance: int) -> np.ndarray:
-    """[max_distance + 1] int32. NumPy computes it once, because the logarithms of other devices round differently."""
+    """[max_distance + 1] int32, once in NumPy, because the logarithms of other devices round differently."""
     distances = np.arange(max_distance + 1)
     logarithms = np.log(np.maximum(distances, exact).astype(np.float32) / np.float32(exact))
     shares = logarithms / np.float32(np.log(max_distance / exact))
@@ -84,8 +83,7 @@ def clipped_distances(query_positions: jax.Array, key_positions: jax.Array, *, m
     Returns:
       [..., T, S] int32, in [0, 2 max_distance].
 
-    Raises:
-      ValueError: when shapes do not fit, positions are not int, or max_distance is below 0.
+    Raises: ValueError when shapes do not fit, positions are not int, or max_distance is below 0.
 
     Source: Shaw et al. 2018, section 3.2, eq. 4.
     """

@@ -1,4 +1,4 @@
-"""Kernels on the rows of a batch, where XLA and JAX must be told that rows are independent of each other."""
+"""Kernels on the rows of a batch, which tell XLA and JAX that rows are independent."""
 
 from collections.abc import Callable
 from itertools import chain
@@ -14,16 +14,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 def by_rows(function: Callable[..., Any], *arrays: Any) -> Any:
     """`function(*arrays)`, computed by each device on its own rows.
 
-    XLA does not know how to divide a kernel among devices: it would gather the whole batch on each. `vmap` would give a
-    kernel one more index than GPUs have. Here a device takes the rows that it has, and mapped calls are rows of one.
+    XLA cannot divide a kernel among devices: it would gather the whole batch on each. `vmap` would give a kernel one
+    more index than GPUs have. Here a device takes its rows, and mapped calls are rows of one.
 
     Args:
       function: arrays to arrays, trees of them, all with the same rows on the first axis; each row of the results must
         depend on the same row of the arguments only.
       arrays: [B, ...], trees of them.
-
-    Returns:
-      What the function returns.
     """
     divided = custom_partitioning(function)
 

@@ -1,13 +1,13 @@
 """Cross-entropy against a sample of the vocabulary, for training where the output layer costs more than the model.
 
-The softmax of a vocabulary of V words is mostly a sum over rare words. This loss sums all frequent words and a sample
-of the rare words. Each drawn word represents others that were not drawn:
+The softmax of a vocabulary of V words is mostly a sum over rare words. This loss sums all frequent words, and a sample
+for the rare words:
 
     l_i = log(e^z_iy + sum_{v in F, v != y} e^z_iv + R / S sum_{s drawn, s != y} e^z_is) - z_iy
 
 In this file y is the target of token i, F the frequent words, R the number of rare ones, and S the number of draws
-among them, with replacement. A rare word is drawn S / R times on average. So the sum in the logarithm is right in
-expectation; the target's own term is exact. The logarithm is concave: the expected loss is the exact one at most, and
+among them, with replacement. A rare word is drawn S / R times on average, so the sum in the logarithm is right in
+expectation; the target's own term is exact. The logarithm is concave: the expected loss is at most the exact one, and
 approaches it as S grows.
 """
 
@@ -45,20 +45,19 @@ def sampled_cross_entropy(
       targets: [N] int, in [0, V); other targets have the loss NaN, unless they are masked.
       loss_mask: [N] bool or float weights; None = ones. A weight of 0 has gradient 0.
       frequent: [F] int, words that are always summed.
-      rare: [R] int, all others: each word is in one of the two, once.
-      samples: S, number of rare words that are drawn.
+      rare: [R] int, all others, once each.
+      samples: S, number of drawn rare words.
       key: random key of the sample.
       matmul_dtype: dtype that the operands of products are rounded to; None = the dtype of x.
 
     Returns:
-      TokenLosses in float32, or in float64 for x in float64; nll is the objective. Gradients reach x, the weights,
-      and w and b where words are summed.
+      TokenLosses in float32, or in float64 for x in float64; nll is the objective. Gradients reach x, the weights, and
+      w and b of summed words.
 
-    Raises:
-      ValueError: when shapes do not fit, x, w or b is not float, targets are not int, or samples is below 1.
+    Raises: ValueError when shapes do not fit, x, w or b is not float, targets are not int, or samples is below 1.
 
     Source: Bengio and Senecal 2008 for sampling the normaliser; Jozefowicz et al. 2016, section 3.1, for one sample
-    shared by a batch. Differs: the frequent words are all summed.
+    shared by a batch. Differs: all frequent words are summed.
     """
     fit = (
         x.ndim == w.ndim == 2

@@ -1,8 +1,8 @@
 """One head of self-attention with its projections, and every step of its gradient, for inspection.
 
-Models use `ops.attention.dot_product_attention`. This file has the same derivation as a course assigns it: from the
-input to the output, and back to the input and the three matrices. Each array has a name; docs/attention.md explains
-each. In this file V is the width of the values.
+Models use `ops.attention.dot_product_attention`. This file has the derivation as a course assigns it: from the input to
+the output, and back to the input and the three matrices; docs/attention.md explains each array. In this file V is the
+width of the values.
 """
 
 from typing import NamedTuple
@@ -23,7 +23,7 @@ class SelfAttentionArrays(NamedTuple):
       k: keys [B, T, K].
       v: values [B, T, V].
       scores: [B, T, T], scaled; -inf where a position may not attend.
-      weights: [B, T, T], each row sums to 1, or is zero when all of it is masked.
+      weights: [B, T, T], each row sums to 1; a fully masked one is zero.
       y: [B, T, V].
     """
 
@@ -86,9 +86,7 @@ def self_attention(
     Returns:
       [B, T, V].
 
-    Raises:
-      ValueError: when shapes do not fit, the message gives them all; when arrays are not float; for a mask that holds a
-        bias (`masks`).
+    Raises: ValueError when shapes do not fit, when arrays are not float, and for a mask with a bias (`masks`).
 
     Source: Vaswani et al. 2017, section 3.2.1, eq. 1.
     """

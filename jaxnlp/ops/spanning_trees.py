@@ -9,16 +9,15 @@ and the dependents w of v can be attached to u instead. So Z of all words is Z o
     r'[w]    = r[w]    + a[w, v] r[v] / f
     Z(a, r)  = f Z(a', r'),    Z of a single word w: r[w]
 
-Nothing is subtracted, so that all of it works on logarithms, and scores of 1e4 lose no digits. An elimination of the
-determinant itself subtracts. Then the error of Z can be larger than Z if the best head of each word is much better
-than the others. The gradient, by hand, passes through the words in reverse: each sum divides the probability of its
-result by the shares of its terms.
+Without subtractions, it works on logarithms, and scores of 1e4 lose no digits. An elimination of the determinant itself
+subtracts, with an error that can exceed Z if the best head of each word is much better than the others. The gradient,
+by hand, passes through the words in reverse: each sum divides the probability of its result by the shares of its terms.
 
-**The best tree.** Each word, and then each component, takes its best incoming arc from another component. The words
-or components of a cycle become one component. An arc from outside then replaces the arc into the word at which it
-enters the cycle, so the score that the tree loses is added to the arc's score. In the end all words are one component.
-Then the best arc from ROOT is chosen, so each tree has one root. All cycles of a batch are contracted together. If the
-best heads are a tree already, nothing is contracted.
+**The best tree.** Each word, and then each component, takes its best incoming arc from another component. The words or
+components of a cycle become one component. An arc from outside then replaces the arc into the word at which it enters
+the cycle, so its score is relative to the replaced arc's. When all words are one component, the best arc from ROOT is
+chosen, so each tree has one root. All cycles of a batch are contracted together. If the best heads are a tree, nothing
+is contracted.
 
 Sources: Koo et al. 2007, Smith and Smith 2007 for the matrix-tree theorem; Grassmann et al. 1985 for elimination
 without subtraction. Chu and Liu 1965, Edmonds 1967, McDonald et al. 2005 for the best tree; Gabow et al. 1986 for
@@ -37,15 +36,13 @@ def chu_liu_edmonds(scores: Array, lengths: Array) -> Array:
     """The heads of the best tree with one root.
 
     Args:
-      scores: of arcs [B, T, T + 1], float, see `jaxnlp.ops.dependency_trees`; values at padding do not matter, others
-        must be finite.
+      scores: of arcs [B, T, T + 1], float, finite, see `jaxnlp.ops.dependency_trees`; values at padding are ignored.
       lengths: number of words [B] int, from 0 to T; words come first.
 
     Returns:
       Heads [B, T] int32, 0 for ROOT and at padding.
 
-    Raises:
-      ValueError: when shapes do not fit, the message gives them.
+    Raises: ValueError when shapes do not fit.
 
     >>> scores = jnp.array([[[0.0, 0.0, 3.0], [1.0, 2.0, 0.0]]])  # 2 -> 1 and 1 -> 2 are best, but they are a cycle
     >>> print(chu_liu_edmonds(scores, jnp.array([2])))
@@ -75,8 +72,8 @@ def tree_marginals(scores: Array, lengths: Array) -> Array:
 
 
 def _eliminate(words: Array, roots: Array, lengths: Array) -> tuple[Array, tuple[Array, Array]]:
-    """log Z [B]; and the logarithms of all weights before each elimination, and at last without one: words
-    [T + 1, B, T, T] and roots [T + 1, B, T]. The last word is eliminated first; the first word is left."""
+    """log Z [B]; and the logarithms of all weights before each elimination, and at last without one: words [T + 1, B,
+    T, T] and roots [T + 1, B, T]. The last word is eliminated first; the first word remains."""
     length = words.shape[1]
     arc = possible_arcs(lengths, length)[:, :, 1:]
 

@@ -7,9 +7,8 @@ For one head, with Z = X A + b_1 [T, K], the output of a first layer:
 
 B is [K, C] and b_2 is [C]; in this file C is the maximum length, and only the first S columns are used.
 
-This is attention whose keys are the columns of B, the same for all examples. Each key has its element of b_2 as one
-more feature, and each query has a 1 there: ReLU(Z) B + b_2 = [ReLU(Z) 1] [B; b_2]. So `ops.attention` computes it, with
-its gradient by hand.
+This is attention whose keys are the columns of B, for all examples, with b_2 as one more feature: ReLU(Z) B + b_2 =
+[ReLU(Z) 1] [B; b_2]. So `ops.attention` computes it, with its gradient by hand.
 """
 
 import chex
@@ -52,9 +51,8 @@ def synthesize(
     Returns:
       [B, T, H, K], dtype of z. A fully masked row is zero.
 
-    Raises:
-      ValueError: when there are more keys than B has columns, the message gives both; when shapes do not fit, arrays
-        are not float, or the rate is outside [0, 1).
+    Raises: ValueError when there are more keys than columns of B, shapes do not fit, arrays are not float, or the rate
+      is outside [0, 1).
 
     Source: Tay et al. 2021, section 3.1.1 (dense Synthesizer), as in CS224N, assignment 5: B and b_2 are shared by the
     heads.
@@ -103,8 +101,7 @@ def synthesizer_weights(
     Returns:
       [B, H, T, S], float32 at least; each row sums to 1, and a fully masked one is zero.
 
-    Raises:
-      ValueError: as `synthesize`.
+    Raises: ValueError as `synthesize`.
     """
     q, k = _queries_and_keys(z, keys, w_b, b_2)
     return attention_weights(q, k, attention_mask=attention_mask, causal=causal, scale=1.0)

@@ -1,7 +1,7 @@
 """Transition systems of dependency parsing for jitted parsers: the state of one sentence as arrays.
 
-The functions are those of `jaxnlp.text.transitions.Configuration`, which explains the transitions. They take one
-sentence; `jax.vmap` maps them over a batch. T is the length of the padded sentence; words are the numbers from 1 to n.
+`jaxnlp.text.transitions.Configuration` explains the transitions. Each function takes one sentence; `jax.vmap` maps it
+over a batch. T is the length of the padded sentence; words are the numbers from 1 to n.
 """
 
 from typing import NamedTuple
@@ -24,8 +24,8 @@ class ParserState(NamedTuple):
       moved_back: the word that REDUCE has moved back to the buffer; 0 = none.
       heads: of each word, by its number; ABSENT = none yet [T + 1] int32.
       relations: of each word to its head, by its number [T + 1] int32.
-      children: the leftmost and the second one from the left, the rightmost and the second one from the right, of each
-        word [T + 1, 4] int32.
+      children: of each word, the leftmost, the second from the left, the rightmost, the second from the right [T + 1,
+        4] int32.
       length: n.
     """
 

@@ -4,8 +4,8 @@ With best_t[j] the score of the best sequence of t labels that ends in j,
 
     best_1 = u_1,   best_t[j] = u_t[j] + max_i (best_{t-1}[i] + transitions[i, j])
 
-The label i that attains the maximum is the back-pointer from j at t; following the pointers from the best last label
-gives the sequence. For the N best sequences, each label keeps its N best scores, and pointers name one of C N entries.
+The maximal i is the back-pointer from j at t; the pointers from the best last label give the sequence. For the N best
+sequences, each label keeps its N best scores, and pointers name one of C N entries.
 
 Sources: Viterbi 1967; Forney 1973. Seshadri and Sundberg 1994 for N sequences (the parallel list algorithm).
 """
@@ -21,16 +21,15 @@ def viterbi(scores: Array, lengths: Array, chain: Chain) -> tuple[Array, Array]:
     """The best labels of each sequence, and their score.
 
     Args:
-      scores: of each label at each position [B, T, C], float; values at padding do not matter.
+      scores: of each label at each position [B, T, C], float; values at padding are ignored.
       lengths: [B] int, from 0 to T: the number of real positions, which come first.
       chain: transitions, start and end; -inf forbids. At least one sequence must be allowed.
 
     Returns:
-      Labels [B, T] int32, 0 at padding; and s(y) [B], 0 for a sequence of length 0. Of equally good sequences, it is
-      the one with the lower label ids at the end.
+      Labels [B, T] int32, 0 at padding; and s(y) [B], 0 for a sequence of length 0. Of equal scores, the lower label
+      ids at the end win.
 
-    Raises:
-      ValueError: when shapes do not fit, the message gives them.
+    Raises: ValueError when shapes do not fit.
     """
     labels, best_scores = n_best(scores, lengths, chain, 1)
     return labels[:, 0], best_scores[:, 0]
@@ -40,17 +39,14 @@ def n_best(scores: Array, lengths: Array, chain: Chain, count: int) -> tuple[Arr
     """The N best labellings of each sequence, the best first, and their scores.
 
     Args:
-      scores: as for `viterbi`, like lengths and chain.
-      lengths: [B] int.
-      chain: transitions, start and end.
+      scores, lengths, chain: as for `viterbi`.
       count: N, at least 1.
 
     Returns:
       Labels [B, N, T] int32, 0 at padding, and scores [B, N]: if fewer than N sequences are allowed, the others have
       the score -inf and meaningless labels.
 
-    Raises:
-      ValueError: when shapes do not fit, or N is less than 1.
+    Raises: ValueError when shapes do not fit, or N is less than 1.
     """
     check_chain(scores, lengths, chain)
     if count < 1:

@@ -36,9 +36,8 @@ class AttentionMaps(NamedTuple):
       columns: the keys, S tokens or latents.
       weights: weights of all layers and heads [L, H, T, S] float32. A row sums to 1, or to 0 if all keys are masked.
       name: name of the part, such as encoder; "" = the whole model.
-      visible: True for keys that the mask shows to a query [T, S] bool; None = there is no mask.
-      row_positions: the position of each row in its text, from 1; None for a row without one, such as a latent. () =
-        all rows are tokens in order.
+      visible: True for keys that a query may attend to [T, S] bool; None = no mask.
+      row_positions: each row's position in its text, from 1; None for a latent. () = all rows are tokens in order.
       column_positions: the same for the columns.
     """
 
@@ -361,7 +360,7 @@ def _is_square(part: AttentionMaps) -> bool:
 
 
 def _positions(given: Sequence[int | None], count: int) -> list[int | None]:
-    """The positions as given, or those of tokens in their order. Raises: ValueError for another number of positions."""
+    """The positions as given, or those of tokens in order. Raises: ValueError for another number of positions."""
     if given and len(given) != count:
         raise ValueError(f"expected {count} positions, one for each token, got {len(given)}")
     return list(given) or list(range(1, count + 1))

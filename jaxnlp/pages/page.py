@@ -1,6 +1,6 @@
 """The frame of all pages: one file that loads nothing, for wide and narrow screens, light and dark.
 
-A policy in the page forbids the browser to load anything, and to run any other script than the page's own.
+A policy in the page forbids the browser to load anything, or to run another script.
 """
 
 import base64
@@ -13,11 +13,11 @@ body { margin: auto; padding: 24px; font: 16px/1.5 system-ui, "Segoe UI", Roboto
 h1 { font-size: clamp(1.25rem, 5vw, 2rem); line-height: 1.25 }
 """
 DIRECTIONS = {code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
-"""Characters that turn the direction of what follows, as pages show them: a text must not turn the words around it."""
+"""Characters that change the text direction, as pages show them, so that a text cannot reorder the words around it."""
 
 
 def page(title: str, body: str, style: str) -> str:
-    """A page. Args: title: a text; body: HTML below the title; style: CSS of the page, after that of all pages."""
+    """A page. Args: title: a text; body: HTML below the title; style: CSS of the page, after the common CSS."""
     return document(title, f"<h1>{html.escape(title)}</h1>\n{body}", _STYLE + style)
 
 
@@ -28,7 +28,7 @@ def document(title: str, body: str, style: str, script: str = "") -> str:
       title: a text, for the browser's tab.
       body: HTML.
       style: CSS.
-      script: a program that runs after the body is read; "" = there is none.
+      script: JavaScript that runs after the body is read; "" = none.
     """
     title, body = html.escape(title).translate(DIRECTIONS), body.translate(DIRECTIONS)
     if script:
@@ -42,7 +42,7 @@ def document(title: str, body: str, style: str, script: str = "") -> str:
 
 
 def _policy(script: str) -> str:
-    """A Content-Security-Policy under which this script alone may run, and nothing may be loaded."""
+    """A Content-Security-Policy that allows only this script, and loads nothing."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     scripts = f"'sha256-{digest}'" if script else "'none'"
     parts = ("default-src 'none'", "style-src 'unsafe-inline'", "img-src data:", f"script-src {scripts}")

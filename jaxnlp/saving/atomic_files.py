@@ -17,14 +17,14 @@ _logger = logging.getLogger(__name__)
 _REASONS = {
     os.strerror(code): code for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
 }
-"""Errors of a file system, by their texts: libraries that are not written in Python have only the text."""
+"""Errors of a file system, by their texts, the only form in libraries that are not written in Python."""
 
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
     """A context in which each error of the file system is an OSError that names this file or folder.
 
-    Python's own errors have no name when a write fails, as on a full disk. Those of other libraries are no OSErrors.
+    Python's own errors have no name when a write fails, as on a full disk. Other libraries' are not OSErrors.
     """
     try:
         yield
@@ -41,8 +41,7 @@ def naming(path: Path) -> Iterator[None]:
 class AppendedFile:
     """A file to which records are appended. A record is in the file as soon as `append` returns, or not at all.
 
-    Args:
-      path: of the file; it is created if it does not exist.
+    Args: path: of the file; it is created if it does not exist.
 
     Raises: OSError, as `append`.
     """
@@ -68,7 +67,7 @@ class AppendedFile:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes a file atomically, and creates its folders, with a note. A device or a pipe is written to directly.
+    """Writes a file atomically, and creates its folders, with a note. Devices and pipes are written directly.
 
     Raises: OSError naming the file, also if it is a folder.
     """
@@ -90,10 +89,11 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def write_partial(path: Path, content: bytes, what: str) -> None:
-    """Writes a part of what a failure has kept from a file, to FILE.partial, with a note. The file stays as it is.
+    """After a failure, writes the finished part of a file to FILE.partial, with a note. The file itself stays
+    unchanged.
 
     Args:
-      path: of the file. A device or a pipe, which is no file, gets nothing.
+      path: of the file; nothing is written for a device or a pipe.
       content: of the part.
       what: its items, such as `sentences`.
     """
@@ -109,25 +109,26 @@ def write_partial(path: Path, content: bytes, what: str) -> None:
 
 
 FORMATS = (".csv", ".tsv", ".json", ".jsonl", ".xlsx", ".npy", ".npz", ".html", ".htm", ".svg", ".png", ".jpg", ".pdf")
-"""Suffixes that tell a program the format of a file."""
+"""Suffixes by which programs recognise the format of a file."""
 PAGES = (".html", ".htm")
 """Suffixes of pages."""
 
 
 def wrong_format(path: Path, suffixes: Sequence[str]) -> str | None:
-    """Why the name of a file would mislead; None if it does not. Args: suffixes: of its format, the usual one first."""
+    """Why a file's name does not fit its format; None if it does. Args: suffixes: of the format, the usual one
+    first."""
     if path.suffix.lower() not in FORMATS or path.suffix.lower() in suffixes:
         return None
     return f"{path} has the format of {suffixes[0]} files; give it a name in {suffixes[0]}"
 
 
 def require_place(path: Path | None, *suffixes: str, option: str = "--out") -> None:
-    """Checks before long work that `write_file` can write a file there later.
+    """Checks before long work that `write_file` can later write a file.
 
     Args:
       path: of the file; None passes.
-      suffixes: of its format, the usual one first; a name with the suffix of another format is refused.
-      option: the option that gives the path, for messages.
+      suffixes: of its format, the usual one first; another format's suffix is refused.
+      option: the option for the path, for messages.
 
     Raises: OSError naming the path; ValueError for a name of another format.
     """
@@ -155,7 +156,7 @@ def refuse_contents(folder: Path) -> None:
 
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A context with a temporary folder, which at its end becomes this one, if there was no error.
+    """A context with a temporary folder, which becomes this one at its end, if there was no error.
 
     Raises: OSError naming the folder.
     """

@@ -1,9 +1,9 @@
 """Reading a run's checkpoints: their steps, records and parameters, with checks.
 
 Each checkpoint has arrays (params, training, and ema if the run keeps an average) and one `Record`: config and
-processor, the data's fingerprint, metrics, and a checksum of every array. A record has its own digest. Every load of a
-checkpoint checks them: an edited config, another processor, a flipped bit, a copied or renamed checkpoint and a
-missing item are errors.
+processor, the data's fingerprint, metrics, and a checksum of every array. A record has its own digest. Every load
+checks them: an edited config, another processor, a flipped bit, a copied or renamed checkpoint and a missing item are
+errors.
 """
 
 import asyncio
@@ -42,9 +42,9 @@ CHECKPOINTS = "checkpoints"
 FORMAT = 2
 """The format of checkpoints. Format 1 has another kind of checksums."""
 MOST_CHARACTERS = 300
-"""Of an error of Orbax in a message of ours."""
+"""Maximum number of characters of Orbax's error in our message."""
 FEW_BYTES, PARTS_OF_READING = 2**22, 64
-"""Few bytes, or a part of all, are read at the same time."""
+"""Few bytes, or a part of all, are read at once."""
 PARAMS, EMA, TRAINING, RECORD = "params", "ema", "training", "record"
 
 
@@ -64,18 +64,17 @@ class Record:
 
     Attributes:
       step: number of steps done.
-      identity: the fields of the run's config that decide its numbers, as JSON; see `TrainConfig.identity`.
+      identity: see `TrainConfig.identity`.
       processor_digest: SHA-256 of the processor as JSON.
       description: of the data.
       fingerprint: of the data; changes when the data changes.
       train_seconds: spent on training so far.
       metrics: of the evaluation at this step: `loss`, and `score`, the best metric, negated if lower is better; None =
         not evaluated.
-      losses: the plain validation losses of all evaluations so far.
+      losses, scores: the plain validation loss and the `score` of all evaluations so far.
       data_state: state of the data's iterator after the last batch.
-      items: for each item, the checksum of each array, by its path; see `jaxnlp.saving.checksums`.
-      scores: the best metric of all evaluations so far, negated if lower is better.
-      format: of the checkpoint; `FORMAT`, or that of another version.
+      items: for each item, the checksum of each array, by path; see `jaxnlp.saving.checksums`.
+      format: of the checkpoint; `FORMAT`, or another version's.
     """
 
     step: int
@@ -114,7 +113,7 @@ def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -
     """The record of a run's checkpoint; the best is the latest if none has a score or a loss.
 
     Raises:
-      RunError: when the checkpoint does not exist; the message has those that exist.
+      RunError: when the checkpoint does not exist; the message lists those that do.
       ValueError: when it is neither a step nor one of these words.
       DamagedCheckpointError: as `read_record`.
     """
@@ -143,10 +142,9 @@ def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -
 
 
 def read_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"], read: Callable[[Record], T]) -> T:
-    """What `read` makes of the record of a run's checkpoint.
+    """The result of `read` for the record of a run's checkpoint.
 
-    A run that is training deletes a checkpoint after it saved a newer one. If it deletes this one meanwhile, another
-    one is chosen.
+    A run in training deletes older checkpoints. If it deletes this one meanwhile, another one is chosen.
 
     Raises: as `find_checkpoint` and `read`.
     """
@@ -252,7 +250,7 @@ def restore_items(checkpoint: Path, **like: PyTree) -> Any:
 
 
 def _bytes_at_a_time(like: PyTree) -> int:
-    """The bytes of the arrays that are read at the same time: each takes three to four times its memory meanwhile."""
+    """The bytes of arrays to read at once: each takes three to four times its memory meanwhile."""
     sizes = [x.size * x.dtype.itemsize for x in jax.tree.leaves(like)]
     return max(FEW_BYTES, sum(sizes) // PARTS_OF_READING, *sizes) + 1
 
@@ -275,7 +273,7 @@ class _WaitingArrayHandler(ocp.type_handlers.ArrayHandler):
 async def all_ended(*parts: Coroutine[Any, Any, T]) -> list[T]:
     """The results of parallel coroutines. Raises: the first error, when all of them have ended.
 
-    `asyncio.gather` raises it at once. An unfinished read or write of TensorStore then prints a traceback, because its
+    `asyncio.gather` raises it at once; an unfinished read or write of TensorStore then prints a traceback, because its
     event loop is closed.
     """
     results = await asyncio.gather(*parts, return_exceptions=True)
@@ -305,7 +303,7 @@ def _restore(checkpoint: Path, handlers: dict[str, Any], args: dict[str, Any]) -
 
 @contextlib.contextmanager
 def plain_path(folder: Path) -> Iterator[Path]:
-    """The absolute path of a folder; a link to it if its own path has characters that are not plain.
+    """The absolute path of a folder; a link to it if its path has special characters.
 
     Orbax finds its files by glob, for which `lr[0.1]` is a pattern. For TensorStore a backslash separates folders.
     """
@@ -319,7 +317,7 @@ def plain_path(folder: Path) -> Iterator[Path]:
 
 
 def check_arrays(tree: PyTree, expected: dict[str, int], name: str) -> None:
-    """Raises DamagedCheckpointError, naming the first array, when arrays fail their checksums."""
+    """Raises DamagedCheckpointError, naming the first array that fails its checksum."""
     actual = checksums(tree)
     changed = sorted(path for path in actual.keys() | expected.keys() if actual.get(path) != expected.get(path))
     if changed:

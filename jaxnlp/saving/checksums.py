@@ -1,7 +1,7 @@
 """Checksums of arrays that do not depend on how devices and processes share them.
 
-The checksum is the sum of the array's words, each times an odd number that its index gives, modulo 2^32. Each process
-adds up the words that it has. A changed bit always changes the sum.
+The checksum is the sum of the array's words, each times an odd number given by its index, modulo 2^32. Each process
+adds up its own words. A changed bit always changes the sum.
 """
 
 from typing import Any
@@ -13,16 +13,15 @@ from jax.experimental import multihost_utils
 from jaxnlp.typing import PyTree
 
 FACTOR = 0x9E3779B1
-"""2^32 divided by the golden ratio: the factors of neighbours differ in many bits."""
+"""2^32 divided by the golden ratio, so that the factors of neighbours differ in many bits."""
 CHUNK = 2**16
-"""Words at a time, which the caches hold."""
+"""Words to add up at once, which fit in the caches."""
 
 
 def checksums(tree: PyTree) -> dict[str, int]:
     """The checksum of each array, by its path in the tree.
 
-    Args:
-      tree: NumPy arrays, which each process has whole, or JAX's. If processes share one, all must call this.
+    Args: tree: NumPy arrays, whole in each process, or JAX's. If processes share one, all must call this.
     """
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     sums = np.array([_of_this_process(leaf) for _, leaf in leaves], np.uint32)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 def logging_unchanged() -> Iterator[None]:
     """A context in which no library adds a handler to Python's root logger.
 
-    absl, which Orbax logs with, adds one if there is none. A later `logging.basicConfig` of the user would then have
-    no effect, and each warning would have a prefix, such as `WARNING:jaxnlp.runs:`.
+    absl, Orbax's logger, adds one if there is none: a later `logging.basicConfig` of the user would have no effect, and
+    each warning would have a prefix, such as `WARNING:jaxnlp.runs:`.
     """
     root, stand_in = logging.getLogger(), logging.lastResort
     if root.handlers or stand_in is None:

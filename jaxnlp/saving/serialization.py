@@ -15,11 +15,11 @@ from typing import Any
 TRUSTED = {"jaxnlp", "data", "train"}
 """Packages whose classes a saved config or processor may name; reading it imports their modules."""
 TRUST_VARIABLE = "JAXNLP_TRUST"
-"""Environment variable with further such packages, separated by commas. The current folder may have them."""
+"""Environment variable with further such packages, separated by commas, perhaps in the current folder."""
 
 
 class ConfigError(ValueError):
-    """A config that cannot be read or is invalid; the message has the place and the reason."""
+    """A config that cannot be read or is invalid; the message has the field and the reason."""
 
 
 class UntrustedError(ConfigError):
@@ -27,11 +27,7 @@ class UntrustedError(ConfigError):
 
 
 def to_json(value: Any) -> Any:
-    """The value as dicts, lists, strings, numbers, booleans and None.
-
-    Raises:
-      TypeError: for a value of any other kind.
-    """
+    """The value as dicts, lists, strings, numbers, booleans and None. Raises: TypeError for any other value."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"type": class_name(value), **fields}
@@ -50,8 +46,7 @@ def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
       expected: a type: a dataclass or a base of it, tuple[X, ...], tuple[X, Y], a union, a Literal, or a plain type.
       where: name of the value, for messages.
 
-    Raises:
-      ConfigError: when the value is not of this type; the message has the field, the value and what was expected.
+    Raises: ConfigError with the field, the value and the expected type.
     """
     origin = typing.get_origin(expected)
     if origin is typing.Annotated:
@@ -130,14 +125,14 @@ def differences(old: Any, new: Any, *, prefix: str = "") -> list[str]:
 
 
 def same_fields(config: Any, identity: Any) -> Any:
-    """The fields of a config, as JSON, that an identity also has, those of nested configs too."""
+    """The fields of a config, as JSON, that an identity also has, nested ones included."""
     if not isinstance(config, dict) or not isinstance(identity, dict):
         return config
     return {name: same_fields(value, identity[name]) for name, value in config.items() if name in identity}
 
 
 def identity_changes(before: dict[str, Any], now: dict[str, Any], *, extended: bool = False) -> list[str]:
-    """The `differences` between two identities of a run; if it may be `extended`, more steps are no difference."""
+    """The `differences` between two identities of a run; if it may be `extended`, ignoring more steps."""
     first, second = before.get("total_steps"), now.get("total_steps")
     if extended and isinstance(first, int) and isinstance(second, int) and first < second:
         before = before | {"total_steps": second}
@@ -157,7 +152,7 @@ def class_name(value: Any) -> str:
 def find_class(name: Any, *, where: str = "type") -> Any:
     """The class of a name "module:Class".
 
-    Raises: ConfigError when it does not exist, and UntrustedError when its package is not trusted.
+    Raises: ConfigError for an unknown class, and UntrustedError for one of an untrusted package.
     """
     module_name, _, class_name = str(name).partition(":")
     package = module_name.partition(".")[0]
@@ -198,7 +193,7 @@ def processor_from_json(value: Any, where: str = "processor") -> Any:
 
 
 def on_any_machine(config: Any) -> Any:
-    """A model's config as JSON with `auto` instead of `cudnn` or `flash`, which also works without a GPU."""
+    """A model's config as JSON with `auto` instead of `cudnn` or `flash`, so that it works without a GPU."""
     if not isinstance(config, dict):
         return "auto" if config in ("cudnn", "flash") else config
     return {name: on_any_machine(value) for name, value in config.items()}

@@ -1,4 +1,4 @@
-"""The base of tasks: what a model is trained to do and how it is scored. The core knows only this file.
+"""The base of tasks: a model's training objective, evaluation and verbs. The core knows only this file.
 
 A task turns a module into a loss (`objective`), and parameters into numbers, predictions and sections of the report
 (`evaluators`). Its `commands` are the verbs of `jaxnlp VERB RUN`.
@@ -52,16 +52,16 @@ class Objective:
     Attributes:
       loss: (params, batch, key, carry) -> (scalar, (metrics, carry)). Training minimises the scalar. The key is None in
         evaluation. The metrics, named (sum, count) pairs, include the plain `loss`, and the scalar as `objective` if a
-        regulariser makes them differ. The count of `objective`, or else of `loss`, is the weight of the batch among
-        shards and parts.
+        regulariser makes them differ. The count of `objective`, or else of `loss`, weights the batch among shards and
+        parts.
       progress: the metric whose count drives token schedules and throughput.
       is_mean: whether the scalar is a mean over its count. Then the gradient of a batch is the mean over its shards and
-        accumulation parts. Otherwise the scalars of shards must add up to the batch's, as those of a sum of two means
-        do whose counts are summed over the shards (`nn.shards.sum_over_shards`); and gradients are not accumulated.
-      empty_carry: number of rows -> the state of a recurrent model before its first batch. If it has leaves, rows carry
-        their state: gradients are not accumulated, and devices divide the rows.
-      combine: ({part: gradients}, key) -> gradients, if a step takes a batch of each part; None = their sum. Parts are
-        sorted; part n has the key fold_in(key, n), combine has fold_in(key, number of parts).
+        accumulation parts. Otherwise the scalars of shards must add up to the batch's, as sums of means with counts
+        from `nn.shards.sum_over_shards` do, and gradients are not accumulated.
+      empty_carry: number of rows -> the state of a recurrent model before its first batch. If it has leaves, gradients
+        are not accumulated, and devices divide the rows.
+      combine: ({part: gradients}, key) -> gradients, in joint training; None = their sum. Parts are sorted; part n has
+        the key fold_in(key, n), combine has fold_in(key, number of parts).
     """
 
     loss: Callable[[Params, Batch, PRNGKey | None, PyTree], tuple[Array, tuple[Metrics, PyTree]]]
@@ -81,9 +81,9 @@ class Section(NamedTuple):
     """A section of the report page.
 
     Attributes:
-      name: its heading; a later section with the same name replaces it.
+      name: its heading; a later section of this name replaces it.
       content: one of `jaxnlp.pages.content`: Table, Lines, HeatMap, MarkedText or Picture.
-      keep: whether the page shows only the section of the latest step, or those of all steps, as for samples.
+      keep: whether the page shows the section of the latest step, or of all steps, as for samples.
     """
 
     name: str
@@ -126,10 +126,10 @@ class Method(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A trained model: `load_run` and `load_pretrained` return it, and every command and evaluator takes it.
+    """A trained model: the result of `load_run` and `load_pretrained`, and the argument of every command and evaluator.
 
-    The functions of its task are its methods: `run.predict(["A gripping film."])`, `run.generate("ROMEO:")`. `dir(run)`
-    lists the functions of this model.
+    Its task's functions are methods: `run.predict(["A gripping film."])`, `run.generate("ROMEO:")`. `dir(run)` lists
+    them.
 
     Attributes:
       task: its task.
@@ -137,8 +137,7 @@ class Trained:
       params: its parameters: the moving average if the run has one.
       processor: turns raw inputs into arrays.
       name: of the recipe, or of the pretrained model.
-      folder: of the run; None = it is not a run.
-      step: of the checkpoint; None = it is not a run.
+      folder, step: of the run and its checkpoint; None = not a run.
       config: the run's whole config, as JSON.
       weights: precision of the weights of dense layers in its functions, see `rounded`.
     """
@@ -154,7 +153,7 @@ class Trained:
     weights: Weights = "float32"
 
     def __getattr__(self, name: str) -> Any:
-        """A function of the task as a method: this model is its first argument."""
+        """A function of the task as a method of this model."""
         if name.startswith("__") or name in self.__dataclass_fields__:  # a copy may not have its fields yet
             raise AttributeError(name)
         method = self.task.methods.get(name)  # a function says itself why this model lacks it
@@ -194,8 +193,8 @@ class Trained:
         Results differ slightly. Attention maps are those of the weights as trained, `params`.
 
         Args:
-          weights: "bfloat16": 16 bits, for products that take less time on processors with instructions for them;
-            "int8": 8 bits, for generated tokens that take less time on CPU; "float32": as trained.
+          weights: "bfloat16": 16 bits, faster on processors that support it; "int8": 8 bits, for faster generation on
+            CPU; "float32": as trained.
 
         Raises: ValueError for other weights; for a model without Transformer blocks; for int8 and a model that does not
           generate; for bfloat16 on a CPU without instructions for it.
@@ -212,8 +211,8 @@ class Trained:
           function: its name, such as "predict"; None = all functions with programs to compile.
           options: of the function, such as num_beams; other values have other programs.
 
-        Raises: ValueError for a function that the model does not have, or that has no programs to compile ahead, and
-          for options without programs of their own.
+        Raises: ValueError for an unknown function, for one without programs to compile ahead, and for options without
+        programs of their own.
         """
         known = {name: method.warm_up for name, method in self._methods.items() if method.warm_up is not None}
         if function is not None and function not in known:
@@ -254,24 +253,24 @@ class Scoring(Protocol):
         """The objective's metrics, exact over the whole split, without those of training only; {} without a split."""
 
     def outputs(self, function: Callable[[Params, Batch], PyTree]) -> PyTree:
-        """The results of `function`, jitted, on all batches: one row an example, in the order of `split.examples`, on
+        """The results of a jitted `function` on all batches: one row an example, in the order of `split.examples`, on
         the host."""
 
     def compile_sums(self) -> None:
         """Starts to compile the programs of `sums` in threads."""
 
     def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> None:
-        """Starts to compile the programs of `outputs` of this function in threads."""
+        """Starts to compile the programs of this function's `outputs` in threads."""
 
     def compile(self, function: Any, *arguments: Any, **options: Any) -> Any:
-        """Starts to compile a jitted function of `whole_params` in a thread, for arrays of these shapes; the arrays may
-        be abstract. Returns: its abstract results."""
+        """Starts to compile a jitted function of `whole_params` in a thread, for arrays of these shapes, perhaps
+        abstract. Returns: its abstract results."""
 
     def fold(
         self, step: Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]], empty: Callable[[int], PyTree]
     ) -> dict[str, Metric]:
         """Sums of the metrics of the batches in order. Each row carries a state from batch to batch: arrays [B, ...],
-        at first those of `empty(B)`."""
+        at first `empty(B)`."""
 
     def part(self, name: str) -> "Scoring":
         """The scoring of one part of the split."""
@@ -304,7 +303,7 @@ class Evaluator(Config):
     def compile_ahead(self, scoring: Scoring) -> None:
         """Starts to compile the programs of `__call__` whose shapes are known; training calls it at its start.
 
-        Here: those of `Scoring.sums`. The first evaluation waits for other programs, and says so.
+        Here: those of `Scoring.sums`. The first evaluation compiles all others, and says so.
         """
         scoring.compile_sums()
 
@@ -314,19 +313,17 @@ class Command(Config):
     """The base of verbs. Their fields are the flags of `jaxnlp VERB RUN`."""
 
     summary: ClassVar[str] = ""
-    """The line of `jaxnlp --help` for a verb that several tasks have; one of its commands is enough. "" = the first
-    line of the docstring."""
+    """The line of `jaxnlp --help` for a verb of several tasks; one command has it. "" = the docstring's first line."""
 
     as_trained: ClassVar[bool] = False
-    """Whether it reads the weights as they were trained. Then `--weights` is refused."""
+    """Whether it reads the weights as trained, and refuses `--weights`."""
 
     def further_models(self) -> tuple[str, ...]:
-        """Paths of further trained models; `__call__` gets these models after the first one."""
+        """Paths of further trained models, which `__call__` gets after the first one."""
         return ()
 
     def further_files(self) -> tuple[Path | None, ...]:
-        """Files other than `file` whose encoding is that of the training files, or `--data.encoding`; None = not
-        given."""
+        """Files other than `file` with the encoding of the training files, or `--data.encoding`; None = not given."""
         return ()
 
     def __call__(self, trained: Trained) -> None:
@@ -339,7 +336,7 @@ class Task(Config):
 
     section: ClassVar[str] = "task"
     model_types: ClassVar[tuple[str, ...]] = ()
-    """Pretrained weights that `from_pretrained` reads: their `model_type`, or their class in Transformers, which has
+    """Pretrained weights that `from_pretrained` reads: by `model_type`, or by class in Transformers, which has
     priority."""
     evaluators: ClassVar[Mapping[str, type[Evaluator]]] = {}
     """By name. Training runs `validation`, with its defaults."""
@@ -349,36 +346,34 @@ class Task(Config):
     """The methods of its trained models, by name."""
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
-        """Every metric of the evaluator `validation` on a split and of the training log, by name.
+        """Every metric of the evaluator `validation` on a split, and of the training log, by name.
 
-        Metrics that `validation` does not have are `training_only`.
-
-        Names and units may depend on the processor, which has parts, labels and tokens. A metric that needs examples is
-        included only if the split has examples.
+        Metrics that `validation` does not have are `training_only`. Names and units may depend on the processor. A
+        metric that needs examples is included only if the split has examples.
         """
         del processor, split
         return {"loss": MetricKind("examples", "nats", "lower")}
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
-        """Raises ValueError when task, model and data do not fit together; the message names the field to change."""
+        """Raises ValueError, naming the field to change, when task, model and data do not fit together."""
 
     def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
         """Raises DataError, before the first step, for options that do not fit the loaded data, such as a prompt."""
 
     def objective(self, model: nn.Module, corpus: Corpus) -> Objective:
-        """The loss. If only a file is scored, the corpus has the processor, but no data and no counts."""
+        """The loss. If only a file is scored, the corpus has only a processor."""
         raise TypeError(f"{type(self).__name__} does not define objective()")
 
     def exports(self, trained: Trained) -> Mapping[str, Exportable]:
         """The functions of a trained model that `jaxnlp.tasks.export` writes as programs, by name.
 
-        Args: trained: its model computes as on every platform; each block has its own parameters.
+        Args: trained: its model, in plain operations, with separate parameters for each block.
         """
         raise TypeError(f"{type(self).__name__} does not define exports()")
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-        """Weights of another library as a model of this task. Raises: ValueError when they are not such weights."""
+        """Weights of another library as a model of this task. Raises: ValueError for other weights."""
         raise TypeError(f"{cls.__name__} cannot read pretrained weights: it does not define from_pretrained()")
 
 
@@ -391,7 +386,7 @@ def pretrained_model(task: Task, config: ModelConfig, params: Params, processor:
 def every_task() -> list[type[Task]]:
     """The tasks of this library, by the names of their modules.
 
-    Raises: TypeError for a field without a default, since help and pretrained weights need tasks without arguments.
+    Raises: TypeError for a field without a default: help and pretrained weights need tasks without arguments.
     """
     modules = [importlib.import_module(info.name) for info in pkgutil.iter_modules(__path__, f"{__name__}.")]
     values = (value for module in modules for value in vars(module).values())

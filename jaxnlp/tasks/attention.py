@@ -1,4 +1,4 @@
-"""`jaxnlp attention`: what a model attends to when it reads a text.
+"""`jaxnlp attention`: a model's attention weights on a text.
 
 A task whose models attend has `attend` among its functions, and this verb or a subclass among its commands.
 `attend(trained, text, ..., max_length=None)` returns a `TextAttention`.
@@ -19,7 +19,7 @@ from jaxnlp.tasks import Command, Trained
 from jaxnlp.text.raw_texts import refuse_blank
 
 PAGE_TOKENS = 128
-"""Default maximum number of tokens on a page, whose size grows with their square."""
+"""Default maximum number of tokens on a page, whose size is quadratic in it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Attention(Command):
     text: tyro.conf.Positional[str]
     """Text to read."""
     out: Path = Path("attention.html")
-    """Where to write the page."""
+    """The page to write."""
     max_length: int = PAGE_TOKENS
     """Maximum length in tokens; longer texts are truncated."""
 
@@ -52,7 +52,7 @@ class Attention(Command):
 
 
 def page_of(trained: Trained, texts: Sequence[str], max_length: int = PAGE_TOKENS) -> str:
-    """The page of all layers and heads; a note on standard error when a text is truncated.
+    """The page of all layers and heads; a note on standard error counts truncated texts.
 
     Raises: ValueError for a blank text, and what the task's `attend` refuses.
     """

@@ -52,8 +52,8 @@ class MaskedLanguageModel(Task):
     `targets` [B, P] int and `predicted` [B, P] bool, False for padding; `follows` [B] int, 1 if the second text follows
     the first; and `loss_mask` [B], False for rows of padding.
 
-    The two means have different counts, so their sum is not a mean over one count. So a batch cannot be split, and
-    validation adds up the means over the whole split. In training the count of `loss` is the number of rows.
+    The two means have different counts, so a batch cannot be split, and validation adds up the means over the whole
+    split. In training the count of `loss` is the number of rows.
 
     Source: Devlin et al. 2019, appendix A.2.
     """
@@ -65,9 +65,9 @@ class MaskedLanguageModel(Task):
     label_smoothing: Rate = 0.0
     """Share of each masked token's probability that is spread evenly over the vocabulary in training."""
     z_loss: NonNegative = 0.0
-    """Weight of the squared log normaliser in training; keeps the normaliser near 1."""
+    """Weight of the squared log normaliser in training, which keeps the normaliser near 1."""
     chunk_tokens: Count | None = None
-    """Score N masked tokens at a time, so that the logits of all never exist at once; None = what suits the device."""
+    """Score N masked tokens at a time, so that the logits of all never exist at once; None = the device's best."""
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         del processor, split

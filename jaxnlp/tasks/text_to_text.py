@@ -31,7 +31,7 @@ class Validation(Evaluator):
 
 @dataclasses.dataclass(frozen=True)
 class TextToText(Task):
-    """Mean cross-entropy of each target token given the source and the tokens before it, in nats per token.
+    """Mean cross-entropy of each target token given the source and the previous ones, in nats per token.
 
     Batches have `source` [B, S] int and `source_mask` [B, S] bool; `inputs` and `targets` [B, T] int, the target after
     a start symbol and before an end symbol; `loss_mask` [B, T] bool: the mean is over True.

@@ -5,8 +5,7 @@ from typing import Any
 
 
 class UnknownTokenError(ValueError):
-    """A text contains tokens that are not in the vocabulary. The message has these tokens and the position of the
-    first."""
+    """A text contains tokens that are not in the vocabulary. The message names them, and the position of the first."""
 
 
 def list_of_strings(fields: dict[str, Any], name: str) -> list[str]:

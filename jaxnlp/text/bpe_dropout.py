@@ -13,7 +13,7 @@ from jaxnlp.text.segmentation import merged, outcomes
 from jaxnlp.text.subwords import Subwords
 
 LEAST = 1 / 16
-"""A table ends at a segmentation that is expected less often than this in a draw of all texts,"""
+"""A word's table leaves out segmentations that are expected less often than this in a draw of all texts,"""
 MOST_SHARE = 2**23
 """or, in very large texts, less than once in this number of words."""
 LONGEST = 32
@@ -94,5 +94,5 @@ class BPEDropout:
         return [np.array(self._subwords.joined(text.tolist()), np.int32) for text in texts]
 
     def _encoded(self, tokens: Sequence[str]) -> list[int]:
-        """The ids of a word's tokens; the end of a text has none."""
+        """The ids of a word's tokens; [] for the end of a text."""
         return self._subwords.ids_of(tokens) or [self._subwords.end]

@@ -1,4 +1,4 @@
-"""BPE of bytes: tokens are sequences of bytes, so every text has tokens, and they give it back."""
+"""Byte-level BPE: tokens are sequences of bytes, so every text can be encoded and restored."""
 
 import functools
 import itertools
@@ -22,43 +22,42 @@ from jaxnlp.text.tokenizer_files import AS_WRITTEN, read_decoder_tokenizer, writ
 from jaxnlp.text.vocabulary import Vocabulary
 
 _PROBE = "Na\u00efve\ttext,  don't \u6587\n\n\U0001f600 end\n e\u0301"
-"""Blanks, accents and characters of several bytes: a byte-level tokenizer gives it back unchanged."""
+"""Blanks, accents and characters of several bytes, which a byte-level tokenizer returns unchanged."""
 
 PIECE = 1 << 18
-"""Characters of a text that are encoded at once: the library needs a hundred bytes and more for each."""
+"""Characters of a text to encode at once: the library needs at least a hundred bytes for each."""
 _PIECES = 16
 """Pieces that are encoded in parallel."""
 _LETTER = r"[^\W\d_]"
 _CUT = re.compile(rf"(?<={_LETTER})(?=[ \n]{_LETTER})")
-"""Where every common pre-tokenizer cuts, whatever the rest of the text is: after a word, before a blank and a word."""
+"""Between two words, before the blank: every common pre-tokenizer splits there, whatever the rest of the text is."""
 _MANY = 16
 """More tokens than a text of one letter has."""
 _LINE = "\n"
-"""What a tokenizer that puts a blank before a text seldom has in a token with other characters."""
+"""A character that tokenizers seldom put into a token with others, used by those that put a blank before a text."""
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 _CUT_PROBE, _CUT_PROBE_CUTS = "one two\nthree", {3, 7}
 
 
 class BytePairs(Vocabulary):
-    """A tokenizer of byte-level BPE, or of BPE with a token for each byte, and its vocabulary of V tokens. Equal by
-    value.
+    """A tokenizer of byte-level BPE, or of BPE with byte fallback, and its vocabulary of V tokens. Equal by value.
 
     Attributes:
       named: its special tokens by their settings in Transformers, such as `eos_token`.
-      start: the id of the token before each text, `bos_token`; None = there is none.
+      start: the id of the token before each text, `bos_token`; None = none.
 
     Source: Sennrich et al. 2016, with the bytes of Radford et al. 2019, section 2.2; the library `tokenizers`.
     """
 
     def __init__(self, tokenizer: Tokenizer, named: Mapping[str, str] | None = None, *, starts: bool = False):
-        """A tokenizer that gives texts back unchanged, in the normal form NFC, or with a blank before them.
+        """A tokenizer that restores texts, in the normal form NFC or with a blank before them.
 
         Args:
           tokenizer: its template is not used.
           named: special tokens; None = none.
           starts: whether each text starts with `bos_token`.
 
-        Raises: ValueError when it gives other texts back, when its ids are not 0 to V - 1, or without such a token.
+        Raises: ValueError when texts are not restored, when the ids are not 0 to V - 1, or without such a token.
         """
         tokenizer.no_truncation()  # a tokenizer.json may cut and pad texts
         tokenizer.no_padding()
@@ -133,7 +132,8 @@ class BytePairs(Vocabulary):
         return type(self)(with_added_tokens(self._tokenizer, tokens), self.named, starts=self.start is not None)
 
     def of_whole_texts(self) -> EncoderVocabulary:
-        """The same tokens of whole texts, as a classifier reads them: with those that Transformers adds to each."""
+        """The same tokens for whole texts, as a classifier reads them: with the special tokens that Transformers
+        adds."""
         end = self.named.get("eos_token", str(self._tokenizer.id_to_token(0)))
         pad, unk, cls = (self.named.get(f"{name}_token", end) for name in ("pad", "unk", "bos"))
         return EncoderVocabulary(self._tokenizer, SpecialTokens(pad, unk, cls, end, end))
@@ -146,12 +146,11 @@ class BytePairs(Vocabulary):
         return cls(Tokenizer.from_str(vocabulary.tokenizer.to_str()), named, starts=starts)
 
     def id_of(self, token: str) -> int | None:
-        """The id of a token; None = there is no such token."""
+        """The id of a token; None = no such token."""
         return self._tokenizer.token_to_id(token)
 
     @property
     def size(self) -> int:
-        """V."""
         return self._tokenizer.get_vocab_size(with_added_tokens=True)
 
     def __eq__(self, other: object) -> bool:
@@ -162,7 +161,7 @@ class BytePairs(Vocabulary):
 
     @functools.cached_property
     def _hash(self) -> int:
-        """Computed once: it takes milliseconds, and programs are looked up by it at each call."""
+        """Cached: it takes milliseconds, and looks up a program at each call."""
         return hash(self._tokenizer.to_str())
 
     def encode(self, text: str, *, starts: bool = True) -> np.ndarray:
@@ -192,7 +191,7 @@ class BytePairs(Vocabulary):
 
         If texts have a start token, ids without it continue a text, and their first word keeps its blank.
 
-        Args: starts: False = the ids continue a text, also with a start token, which then is part of the text.
+        Args: starts: False = the ids continue a text, and a start token is part of it.
         """
         ids = [int(token_id) for token_id in ids]
         if starts and self.start is not None and ids[:1] == [self.start]:
@@ -203,20 +202,18 @@ class BytePairs(Vocabulary):
         return self._decode(ids)
 
     def is_byte(self, token_id: int) -> bool:
-        """Whether the token is one byte, such as `<0xE2>`. Its text depends on the bytes before and after it."""
+        """Whether the token is one byte, such as `<0xE2>`, whose text depends on its neighbours."""
         return _BYTE.fullmatch(self._tokenizer.id_to_token(token_id) or "") is not None
 
     def _decode(self, ids: list[int]) -> str:
         return self._tokenizer.decode(ids, skip_special_tokens=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON; `tokenizer` is what a tokenizer.json has."""
         tokenizer = json.loads(self._tokenizer.to_str())
         return {"tokenizer": tokenizer, "named": self.named, "starts": self.start is not None}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """The tokenizer whose `to_json` this is. Raises: ValueError saying what is wrong."""
         require_fields(fields, "byte pairs", tokenizer=dict, named=dict, starts=bool)
         try:
             tokenizer = Tokenizer.from_str(json.dumps(fields["tokenizer"]))
@@ -226,7 +223,7 @@ class BytePairs(Vocabulary):
 
 
 def _cuts_words(tokenizer: Tokenizer) -> bool:
-    """Whether no token of any text crosses a cut of `_CUT`: neither a merge, nor a token that was added as a whole."""
+    """Whether no token of any text crosses a cut of `_CUT`, by a merge or as an added token."""
     if tokenizer.pre_tokenizer is None:
         return False
     starts = {start for _, (start, _) in tokenizer.pre_tokenizer.pre_tokenize_str(_CUT_PROBE)}
@@ -236,7 +233,7 @@ def _cuts_words(tokenizer: Tokenizer) -> bool:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """The text in pieces of at least PIECE characters, cut where `_CUT` allows it; the last one may be shorter."""
+    """The text in pieces of at least PIECE characters, cut at `_CUT`; the last one may be shorter."""
     start = 0
     while cut := _CUT.search(text, start + PIECE):
         yield text[start : cut.start()]

@@ -47,7 +47,6 @@ class CharacterVocabulary(Vocabulary):
 
     @property
     def size(self) -> int:
-        """V."""
         return len(self.characters)
 
     def __eq__(self, other: object) -> bool:
@@ -76,14 +75,11 @@ class CharacterVocabulary(Vocabulary):
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of a sequence of ids."""
         return "".join(self.characters[int(token_id)] for token_id in ids)
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON."""
         return {"characters": list(self.characters)}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """The vocabulary whose `to_json` this is. Raises: ValueError naming the wrong entry."""
         return cls(list_of_strings(fields, "characters"))

@@ -23,10 +23,7 @@ class LabelledText:
     """A text, or a pair of texts, and its label.
 
     Attributes:
-      name: its name in predictions: the number of its row, from 1, without the header; or its id.
-      texts: one or two.
-      label: as in `jaxnlp.targets`; None = not known.
-      heading: of the names in a table: `row` or `id`.
+      name: in predictions: the number of its row, from 1, without the header; or its id.
     """
 
     name: str
@@ -36,18 +33,17 @@ class LabelledText:
 
 
 class TextPart(NamedTuple):
-    """A part of the data: what is predicted, and the number of texts of an example, 1, or 2 for pairs."""
+    """A part of the data: its targets, and the number of texts of an example, 1, or 2 for pairs."""
 
     targets: Targets
     texts: int = 1
 
 
 Parts = tuple[tuple[str, TextPart], ...]
-"""Names of parts, and the parts."""
 
 
 def one_part(targets: Targets, texts: int = 1) -> Parts:
-    """The parts of most data: a single one, without a name."""
+    """A single part without a name, as in most data."""
     return (("", TextPart(targets, texts)),)
 
 
@@ -55,17 +51,17 @@ def one_part(targets: Targets, texts: int = 1) -> Parts:
 class TextClassifierProcessor:
     """The processor of classifiers of texts, or of pairs of texts. Equal by value.
 
-    A text becomes [CLS] text [SEP]; a pair becomes [CLS] first [SEP] second [SEP], or two inputs. Other tokenizers have
-    other names for these tokens, and RoBERTa's has two between the texts. With several parts, `by_part` has the
-    processors of each of them, which read texts.
+    A text becomes [CLS] text [SEP]; a pair becomes [CLS] first [SEP] second [SEP], or two inputs. Other tokenizers name
+    these tokens differently, and RoBERTa's has two between the texts. With several parts, the processors in `by_part`
+    read texts.
 
     Attributes:
       vocabulary: the tokenizer.
       max_length: maximum length of an input in tokens, special tokens included; longer texts are truncated.
       parts: by name; the name of a single part may be empty.
-      pairs: whether the texts of a pair are one input (together) or two inputs (apart). Optional: a model of one part
-        reads single texts, and pairs as one input; `of_texts` has the processor of either.
-      embeddings: prompts and truncation of a pretrained encoder's embeddings; trained models do not have any.
+      pairs: see `PairReading`. Optional: a model of one part reads single texts, and pairs as one input; `of_texts`
+        returns the processor of either.
+      embeddings: prompts and truncation of a pretrained encoder's embeddings.
     """
 
     vocabulary: EncoderVocabulary
@@ -91,7 +87,7 @@ class TextClassifierProcessor:
 
     @functools.cached_property
     def by_part(self) -> dict[str, Self]:
-        """For each part, by name, the processor of only this part."""
+        """The processor of each part, by name."""
         if len(self.parts) == 1:
             return {self.parts[0][0]: self}
         return {
@@ -136,7 +132,7 @@ class TextClassifierProcessor:
         return ("text",) if self.texts == 1 else ("text", "second text")
 
     def cells(self, example: LabelledText) -> tuple[str, ...]:
-        """The columns of an example in a table: its texts."""
+        """The texts of an example, as columns of a table."""
         return example.texts
 
     @property
@@ -146,7 +142,7 @@ class TextClassifierProcessor:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The tokens, in the order of their ids."""
+        """The tokens, by id."""
         return tuple(self.vocabulary.tokens(range(self.vocabulary.size)))
 
     @property
@@ -155,7 +151,7 @@ class TextClassifierProcessor:
         return self.targets.outputs
 
     def of_texts(self, count: int) -> Self:
-        """The processor of examples of that many texts, if pairs are optional; otherwise this one."""
+        """The processor of examples of that many texts, if pairs are optional; otherwise itself."""
         if self.pairs != "optional" or count not in (1, 2):
             return self
         (name, part), *_ = self.parts
@@ -185,7 +181,7 @@ class TextClassifierProcessor:
     def __call__(self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None) -> Any:
         """The batch of texts, or of pairs of texts, as `batch` returns it; one text is a batch of one row.
 
-        Raises: ValueError for arguments that are not texts, and for another number of texts per example than `texts`.
+        Raises: ValueError for arguments that are not texts, and for examples of another number of texts.
         """
         columns = [as_texts(texts)] if pairs is None else [as_texts(texts), as_texts(pairs)]
         tokenized = self.of_texts(len(columns)).tokenize(list(zip(*columns, strict=True)))

@@ -1,16 +1,13 @@
 """Texts in columns, the format of CoNLL's shared tasks: one word a line, and an empty line after each sentence.
 
-All lines have the same number of columns, separated by tabs or by spaces. Other white space does not separate columns:
-a no-break space is part of a word, as in "10 000". A line of only white space, or of characters without width, is
-empty.
+All lines have the same number of columns, separated by tabs or by spaces. A no-break space is part of a word. A
+line of only white space, or of characters without width, is empty.
 
 These lines have no word:
 
 - Lines with -DOCSTART- separate documents.
-- Comments begin with # and white space, or with #begin or #end, come before the words of a sentence, and have another
-  number of columns than these.
-- If the first column numbers the words of each sentence, lines numbered as 8-9 and 8.1 are multiword tokens and empty
-  nodes, as in CoNLL-U.
+- Comments come before a sentence, start with # and white space, #begin or #end, and have another number of columns.
+- If the first column numbers the words, lines numbered 8-9 and 8.1 are multiword tokens and empty nodes, as in CoNLL-U.
 """
 
 import re
@@ -20,7 +17,7 @@ from typing import NamedTuple
 from jaxnlp.corpus import DataError
 
 DOCUMENT = "-DOCSTART-"
-"""The word of the lines between CoNLL's documents; these lines are not part of a sentence."""
+"""The word of lines between CoNLL's documents, which are not part of a sentence."""
 SHOWN = 60
 """Maximum number of characters of a line or an entity in a message."""
 
@@ -34,7 +31,7 @@ class ColumnSentence(NamedTuple):
 
     Attributes:
       number: number of the sentence, from 1.
-      lines: the number of each word's line, from 1 [T].
+      lines: each word's line number, from 1 [T].
       rows: the columns of each word [T].
     """
 
@@ -60,8 +57,8 @@ class ColumnFile(NamedTuple):
     """A text in columns.
 
     Attributes:
-      lines: all lines, without line ends.
-      separator: the separator of columns: a tab or a space.
+      lines: without line ends.
+      separator: a tab or a space.
       width: number of columns.
       sentences: at least one.
       numbered: whether the first column numbers the words of each sentence.
@@ -88,12 +85,12 @@ class ColumnFile(NamedTuple):
     def with_column(self, values: Sequence[Sequence[str]], otherwise: str) -> str:
         """The text with a further column.
 
-        All lines have the same number of columns, except empty lines and comments, which stay unchanged. So scorers
-        that split lines at each separator can read the text.
+        Empty lines and comments stay unchanged; all other lines have the same number of columns, so that scorers that
+        split at each separator can read the text.
 
         Args:
           values: the value of each word, for each sentence; between columns with blanks, a blank in it becomes _.
-          otherwise: the value of lines without a word, and of all columns that a line between documents lacks.
+          otherwise: the value of lines without a word, and of columns that a line between documents lacks.
         """
         joined = (lambda value: value) if self.separator == "\t" else (lambda value: "_".join(value.split()))
         rows = {
@@ -113,15 +110,13 @@ class ColumnFile(NamedTuple):
 
 
 def position(file: str, line: int, sentence: int, word: int) -> str:
-    """The position of a word, for messages; all numbers start at 1."""
+    """The position of a word, for messages; numbers start at 1."""
     return f"{file}, line {line} (sentence {sentence}, word {word})"
 
 
 def without_positions(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Characters without their positions in segmented words, as in Weibo NER: the character of each word such as X10.
-
-    If one word is not a character with a position, all words stay unchanged.
-    """
+    """Characters without their positions in segmented words, as in Weibo NER: X of X1, or unchanged if any word lacks
+    one."""
     if all(_WITH_POSITION.fullmatch(word) for row in rows for word in row):
         return [tuple(word[0] for word in row) for row in rows]
     return list(rows)
@@ -131,11 +126,11 @@ def parse_columns(text: str, file: str) -> ColumnFile:
     """The sentences of a file's text.
 
     Args:
-      text: the text of the file, with LF at line ends.
+      text: with LF at line ends.
       file: the name of the file, for messages.
 
-    Raises: DataError when there are no words, when a line has another number of columns than the first one, or tabs
-      instead of spaces; the message names the file, the line, the sentence and the word, and says what was expected.
+    Raises: DataError without words, for a line with another number of columns than the first one, or with tabs instead
+    of spaces; it names the file, the line, the sentence and the word, and what was expected.
     """
     lines = text.removesuffix("\n").split("\n")
     with_word = [number for number, line in enumerate(lines, 1) if _has_word(line)]
@@ -189,7 +184,7 @@ def _numbered(sentences: Sequence[ColumnSentence]) -> list[ColumnSentence]:
 
 
 def _has_word(line: str) -> bool:
-    """Whether a line may have a word; empty lines and lines between documents do not."""
+    """Whether a line may have a word, so is not empty or between documents."""
     return not _is_empty(line) and DOCUMENT not in line.split()
 
 

@@ -1,8 +1,8 @@
 """CoNLL-U files: sentences with tags and dependency trees.
 
 A word's line has ten columns between tabs: ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC. An empty line
-ends a sentence. Lines that begin with # are comments. IDs such as 8-9 are multiword tokens, and IDs such as 5.1 are
-empty nodes. They are kept when a sentence is written, but are not words of the tree.
+ends a sentence. Lines that start with # are comments. IDs such as 8-9 are multiword tokens, IDs such as 5.1 empty
+nodes: they are written, but are not words of the tree.
 
 Source: https://universaldependencies.org/format.html
 """
@@ -16,7 +16,7 @@ from jaxnlp.corpus import DataError
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(len(COLUMNS))
 ROOT = "root"
-"""The relation of the word that has no head."""
+"""The relation of the word without a head."""
 UNSPECIFIED = "_"
 """The value of a column that is not given."""
 _HEAD = re.compile("0|[1-9][0-9]{0,8}")
@@ -32,11 +32,11 @@ class TreeSentence:
       words: forms [n].
       upos: Universal POS tags [n]; "_" = not given.
       xpos: tags of the treebank's own set [n]; "_" = not given.
-      heads: the position of each word's head, from 1, and 0 for the root [n]; None = the sentence has no tree.
-      relations: of each word to its head, with subtypes [n]; None = the sentence has no tree.
+      heads: the position of each word's head, from 1, and 0 for the root [n]; None = no tree.
+      relations: of each word to its head, with subtypes [n]; None = no tree.
       lines: of the file, without the empty line at the end.
       line: the number of its first line.
-      file: its name, for messages; "" = the sentence does not come from a file.
+      file: its name, for messages; "" = none.
     """
 
     name: str
@@ -51,7 +51,7 @@ class TreeSentence:
 
     @property
     def where(self) -> str:
-        """The sentence, with its file and line if it has a file, for messages."""
+        """The sentence, with its file and line if any, for messages."""
         return f"{self.file}, line {self.line}, sentence {self.name}" if self.file else f"sentence {self.name}"
 
     @property
@@ -61,13 +61,13 @@ class TreeSentence:
         return tuple(row[FEATS].strip() or UNSPECIFIED for row in fields if row[ID].isdecimal())
 
     def with_tags(self, tags: Mapping[str, Sequence[str]]) -> "TreeSentence":
-        """The same sentence with other tags [n], by column: upos, xpos or feats. All other columns stay the same."""
+        """The sentence with other tags [n], by column: upos, xpos or feats."""
         upos, xpos = (tuple(tags.get(name, getattr(self, name))) for name in ("upos", "xpos"))
         lines = self._lines_with({COLUMNS.index(name.upper()): values for name, values in tags.items()})
         return dataclasses.replace(self, upos=upos, xpos=xpos, lines=lines)
 
     def with_tree(self, heads: Sequence[int], relations: Sequence[str], upos: Sequence[str] = ()) -> "TreeSentence":
-        """The same sentence with another tree, and other tags if they are given. All other columns stay the same."""
+        """The sentence with another tree, and other tags if given."""
         columns = {HEAD: list(map(str, heads)), DEPREL: relations} | ({UPOS: upos} if upos else {})
         return dataclasses.replace(
             self,
@@ -78,13 +78,13 @@ class TreeSentence:
         )
 
     def without_tree(self) -> "TreeSentence":
-        """The same sentence with _ as HEAD and DEPREL of each word. All other columns stay the same."""
+        """The sentence with _ as HEAD and DEPREL of each word."""
         nothing = (UNSPECIFIED,) * len(self.words)
         lines = self._lines_with({HEAD: nothing, DEPREL: nothing})
         return dataclasses.replace(self, heads=None, relations=None, lines=lines)
 
     def _lines_with(self, columns: Mapping[int, Sequence[str]]) -> tuple[str, ...]:
-        """The lines with other columns: a value for each word, by the index of the column."""
+        """The lines with other columns: a value for each word, by column index."""
         lines, word = list(self.lines), 0
         for index, line in enumerate(lines):
             fields = line.split("\t")
@@ -114,7 +114,7 @@ def sentence_of(
       heads: their heads; None = no tree.
       relations: their relations.
       name: of the sentence.
-      joined: whether a word is joined to the next one, without a blank; () = no word is.
+      joined: whether no blank follows a word; () = a blank follows each.
 
     Raises: ValueError for words that are empty or have tabs or line breaks.
     """
@@ -153,7 +153,7 @@ def parse_conllu(text: str, file: str, *, trees: bool = True) -> list[TreeSenten
     Args:
       text: of the file, with LF at line ends.
       file: its name, for messages.
-      trees: whether HEAD and DEPREL are read; otherwise they may be anything, and the sentences have no trees.
+      trees: whether HEAD and DEPREL are read; otherwise they may be anything.
 
     Raises: DataError naming the file, the line and the sentence, what was found and what was expected.
     """
@@ -226,7 +226,7 @@ def _hint(line: str, fields: Sequence[str]) -> str:
 
 
 def _is_word(identifier: str, where: str) -> bool:
-    """Whether an ID is that of a word; otherwise it is that of a multiword token or of an empty node."""
+    """Whether an ID is a word's; otherwise it is a multiword token's or an empty node's."""
     if identifier.isdecimal():
         return True
     for separator in "-.":
@@ -237,12 +237,12 @@ def _is_word(identifier: str, where: str) -> bool:
 
 
 def _check_place(identifier: str, words: int, stop: int, where: str) -> int:
-    """Checks that a multiword token stands before its first word, and an empty node after the word of its number.
+    """Checks that a multiword token comes before its first word, and an empty node after the word of its number.
 
     Args:
       identifier: of the token or the node.
       words: number of words before it.
-      stop: the last word of the multiword token before it; 0 = there is none.
+      stop: the last word of the previous multiword token; 0 = none.
       where: for messages.
 
     Returns: the last word of the last multiword token.
@@ -285,10 +285,9 @@ def _tree(words: list[list[str]], places: Sequence[str]) -> tuple[tuple[int, ...
 
 
 def tree_problem(heads: Sequence[int]) -> tuple[int, str] | None:
-    """Why heads are not a tree with one root: the position of a word, from 1, and the reason; None = they are a tree.
+    """The position of a word, from 1, at which heads are not a tree with one root, and the reason; None = they are.
 
-    Args:
-      heads: the position of each word's head, from 0 to n [n].
+    Args: heads: the position of each word's head, from 0 to n [n].
     """
     roots = [word for word, head in enumerate(heads, 1) if head == 0]
     if len(roots) > 1:

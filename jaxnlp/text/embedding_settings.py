@@ -6,13 +6,13 @@ from typing import Any, Self
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddingSettings:
-    """How an encoder's texts become embeddings, besides pooling. Equal by value.
+    """Settings that turn an encoder's outputs into embeddings, besides pooling. Equal by value.
 
     Attributes:
       prompts: (name, text) of each prompt.
-      default_prompt: name of the prompt that goes before each text; None = no prompt.
+      default_prompt: name of the prompt before each text; None = no prompt.
       include_prompt: whether the pooling reads the prompt's tokens.
-      truncate_dim: number of leading entries of an embedding that are kept, after normalization; None = all.
+      truncate_dim: number of leading entries of an embedding to keep, after normalization; None = all.
       similarity_fn_name: similarity that sentence-transformers computes; embeddings do not depend on it.
       normalize: whether embeddings are divided by their L2 norm.
     """
@@ -39,7 +39,7 @@ class EmbeddingSettings:
 
     @property
     def prompt(self) -> str:
-        """The text that goes before each text."""
+        """The prompt before each text."""
         return "" if self.default_prompt is None else dict(self.prompts)[self.default_prompt]
 
     def to_json(self) -> dict[str, Any]:
@@ -56,4 +56,4 @@ class EmbeddingSettings:
 
 
 PLAIN = EmbeddingSettings()
-"""No prompts, and embeddings that stay as the pooling computes them."""
+"""No prompts, and embeddings as the pooling computes them."""

@@ -26,7 +26,6 @@ class EncoderTexts(Vocabulary):
 
     @property
     def size(self) -> int:
-        """V."""
         return self.vocabulary.size
 
     def __eq__(self, other: object) -> bool:
@@ -54,19 +53,17 @@ class EncoderTexts(Vocabulary):
 
     @functools.cached_property
     def _first_word(self) -> tuple[int, str]:
-        """The first token with letters or digits that is not special, and its text. It comes before the tokens that are
-        decoded, since tokenizers put no blank before the first one."""
+        """The first token with letters or digits that is not special, and its text. It goes before the tokens to
+        decode, since tokenizers put no blank before the first one."""
         for index, token in enumerate(self.vocabulary.tokens(range(self.size))):
             if token not in self.vocabulary.special and any(map(str.isalnum, token)):
                 return index, self.vocabulary.decode([index])
         raise ValueError("the vocabulary has only special tokens and signs")
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON."""
         return {"vocabulary": self.vocabulary.to_json()}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """The vocabulary whose `to_json` this is. Raises: ValueError naming the wrong field."""
         require_fields(fields, "texts of an encoder", vocabulary=dict)
         return cls(EncoderVocabulary.from_json(fields["vocabulary"]))

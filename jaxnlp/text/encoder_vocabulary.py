@@ -48,8 +48,8 @@ def padded_texts(rows: Sequence[Sequence[np.ndarray]], size: int, length: int) -
       length: T.
 
     Returns:
-      tokens [B, S, T] int32, and a mask [B, S, T] bool, False for padding. The mask is True for the first token of
-      every text, also in empty rows: softmax and mean need at least one token.
+      tokens [B, S, T] int32, and a mask [B, S, T] bool, False for padding, but True for the first token of every text,
+      also in empty rows: softmax and mean need one.
     """
     columns, texts = len(rows[0]), [text for row in rows for text in row]
     mask = row_mask(texts, size * columns, length)
@@ -59,7 +59,7 @@ def padded_texts(rows: Sequence[Sequence[np.ndarray]], size: int, length: int) -
 
 
 class EncoderVocabulary(Vocabulary):
-    """The tokens of an encoder, which are words and parts of words, their ids, and the tokenizer of texts.
+    """The tokens of an encoder, their ids, and the tokenizer of texts.
 
     Attributes:
       tokenizer: of the `tokenizers` library; do not change it.
@@ -91,7 +91,6 @@ class EncoderVocabulary(Vocabulary):
 
     @property
     def size(self) -> int:
-        """V."""
         return self.tokenizer.get_vocab_size()
 
     @property
@@ -101,7 +100,7 @@ class EncoderVocabulary(Vocabulary):
 
     @functools.cached_property
     def num_segments(self) -> int:
-        """The number of segments that it tells apart in pairs: 2, as in BERT, or 1, as in RoBERTa."""
+        """Number of segments that it distinguishes in pairs: 2, as in BERT, or 1, as in RoBERTa."""
         return num_segments(self.tokenizer)
 
     def min_length(self, texts: int = 1) -> int:
@@ -118,7 +117,7 @@ class EncoderVocabulary(Vocabulary):
         return EncoderVocabulary(tokenizer, self.special)
 
     def without_segments(self) -> "EncoderVocabulary":
-        """The same tokens, for an encoder that does not read segments: those of all tokens are 0."""
+        """The same tokens, for an encoder without segments: those of all tokens are 0."""
         if self.num_segments == 1:
             return self
         tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
@@ -130,7 +129,7 @@ class EncoderVocabulary(Vocabulary):
         return EncoderVocabulary(with_added_tokens(self.tokenizer, tokens), self.special)
 
     def id_of(self, piece: str) -> int:
-        """The id of a token. Raises: KeyError when the vocabulary does not have the token."""
+        """The id of a token. Raises: KeyError for an unknown one."""
         token_id = self.tokenizer.token_to_id(piece)
         if token_id is None:
             raise KeyError(piece)
@@ -146,13 +145,13 @@ class EncoderVocabulary(Vocabulary):
 
     @functools.cached_property
     def _hash(self) -> int:
-        """Computed once: it takes milliseconds, and programs are looked up by it at each call."""
+        """Cached: it takes milliseconds, and looks up a program at each call."""
         return hash(self.tokenizer.to_str())
 
     def __call__(
         self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None, *, max_length: int = 512
     ) -> dict[str, np.ndarray]:
-        """What an encoder reads: `tokens`, `segments` [B, T] int32, `attention_mask` [B, T] bool; one text is one row.
+        """An encoder's inputs: `tokens`, `segments` [B, T] int32, `attention_mask` [B, T] bool; one text is one row.
 
         Raises: ValueError for arguments that are not texts.
         """
@@ -191,9 +190,6 @@ class EncoderVocabulary(Vocabulary):
         """The tokens of texts, or of pairs of texts, with special tokens.
 
         In a pair that is too long, the longer text is truncated until both are equally long; then both are truncated.
-
-        Args:
-          texts: the texts, or the first texts of pairs.
           pairs: the second text of each; None = single texts.
           max_length: maximum length in tokens, special tokens included.
 
@@ -242,12 +238,10 @@ class EncoderVocabulary(Vocabulary):
         return self.tokenizer.decode([int(token_id) for token_id in ids])
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON."""
         return {"tokenizer": json.loads(self.tokenizer.to_str()), "special": list(self.special)}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """The vocabulary whose `to_json` this is. Raises: ValueError when it is not a vocabulary."""
         value = fields.get("tokenizer") if isinstance(fields, dict) else None
         if not isinstance(value, dict):
             raise ValueError(f"tokenizer: expected a tokenizer as an object, got {type(value).__name__}")
@@ -262,7 +256,7 @@ class EncoderVocabulary(Vocabulary):
 
         Args:
           folder: an existing folder.
-          max_length: maximum input length in tokens, to which Transformers then truncates; None = not known.
+          max_length: maximum input length in tokens, for truncation by Transformers; None = not known.
         """
         write_tokenizer(self.tokenizer, self.special, folder, max_length=max_length)
 
@@ -276,7 +270,7 @@ class _Part(NamedTuple):
     """A part of an encoder's input.
 
     Attributes:
-      text: the index of the text that is here; None = special tokens.
+      text: the index of its text; None = special tokens.
       segment: the segment of its tokens.
       ids: of the special tokens.
     """
@@ -287,10 +281,10 @@ class _Part(NamedTuple):
 
 
 def _lengths_kept(lengths: Sequence[int], room: int) -> Sequence[int]:
-    """The numbers of tokens that are kept of one or two texts, at most `room` together.
+    """The numbers of tokens to keep of one or two texts, at most `room` together.
 
-    The `tokenizers` library truncates by the same rule. It also returns all combinations of the parts that it cuts
-    off: the memory for two long texts grows with the product of their lengths.
+    The rule is that of the `tokenizers` library, which also returns all combinations of the truncated parts: its memory
+    for two long texts grows with the product of their lengths.
     """
     if sum(lengths) <= room:
         return lengths
@@ -308,7 +302,7 @@ def refuse_lacking(pieces: Iterable[str], special: SpecialTokens) -> None:
 
 
 def _with_blanks(part: Any) -> Any:
-    """A pre-tokenizer as JSON, which puts a blank before the first word of a text if it is a byte-level one."""
+    """A pre-tokenizer as JSON; a byte-level one puts a blank before the first word of a text."""
     if isinstance(part, list):
         return [_with_blanks(one) for one in part]
     if not isinstance(part, dict):

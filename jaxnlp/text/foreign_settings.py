@@ -1,4 +1,4 @@
-"""Settings in the files of other libraries: each is applied, is known to change nothing, or is refused by name."""
+"""Settings in the files of other libraries: each is applied, has no effect, or is refused by name."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,9 +11,9 @@ class ForeignSettings(NamedTuple):
     """What this library does with the settings of one kind of file.
 
     Attributes:
-      applied: names of the settings that this library reads.
-      supported: by name, the only values of a setting that agree with what this library computes.
-      ignored: by reason, names of settings that change nothing here.
+      applied: names of settings that are read.
+      supported: by name, the only values of a setting that agree with this library.
+      ignored: by reason, names of settings without an effect here.
     """
 
     applied: tuple[str, ...]
@@ -26,7 +26,7 @@ class ForeignSettings(NamedTuple):
         return (*self.applied, *self.supported, *(name for names in self.ignored.values() for name in names))
 
     def problems(self, settings: Mapping[str, Any]) -> list[str]:
-        """The settings that this library does not apply although they may change a result, each with its remedy."""
+        """The settings that may change a result and are not applied, each with its remedy."""
         wrong = [
             f"{name} {settings[name]!r}, expected {' or '.join(map(repr, values))}"
             for name, values in self.supported.items()
@@ -41,7 +41,7 @@ class ForeignSettings(NamedTuple):
         return wrong
 
     def check(self, file: Path, settings: Mapping[str, Any]) -> None:
-        """Raises: ValueError with the file and its `problems`, if there are any."""
+        """Raises: ValueError with the file and its `problems`, if any."""
         wrong = self.problems(settings)
         if wrong:
             raise ValueError(f"{file}: not supported: {'; '.join(wrong)}")

@@ -12,12 +12,11 @@ class GenerationConstraints(NamedTuple):
     """Constraints on each generated text. It ends with the end symbol, or at its maximum length.
 
     Attributes:
-      forced_bos: its first token, which then has probability 1; None = any.
-      forced_eos: whether the token at its maximum length is the end symbol, which then has probability 1.
-      suppressed_tokens: tokens that it does not have; the probabilities of the others stay.
-      min_length: number of tokens that it has before the end symbol, unless its maximum length is less.
-      renormalize: whether the probabilities of all tokens that may come next add up to 1. Otherwise those of the
-        suppressed tokens, of repeated n-grams and of the end symbol are lost.
+      forced_bos: its first token, with probability 1; None = any.
+      forced_eos: whether its token at the maximum length is the end symbol, with probability 1.
+      suppressed_tokens: tokens with probability 0; the others' probabilities stay.
+      min_length: minimum number of tokens before the end symbol, unless the maximum length is less.
+      renormalize: whether the probabilities of the remaining tokens are rescaled to add up to 1.
     """
 
     forced_bos: int | None = None

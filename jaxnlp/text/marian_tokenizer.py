@@ -57,8 +57,8 @@ class MarianTokenizer(PretrainedSubwords):
     """Two SentencePiece models, one for sources and one for targets, and one table of V ids for their pieces; or the
     tokenizer of targets of a model with two tables, see `of_sources`.
 
-    A piece without an id is unknown. A name such as `</s>` in a text becomes the token, and so does a code of a
-    language at the start of a text, such as `>>fra<<`, if it is in the table.
+    A piece without an id is unknown. In a text, names such as `</s>` are tokens, and so is a language code of the table
+    at its start, such as `>>fra<<`.
 
     Source: `MarianTokenizer` of Transformers.
     """
@@ -76,10 +76,10 @@ class MarianTokenizer(PretrainedSubwords):
         clean_up: bool = False,
         source_table: Mapping[str, int] | None = None,
     ):
-        """Args: models: contents of the files, for sources and for targets; clean_up: whether blanks before marks are
-        removed from decoded texts; source_table: the table of sources, if they have one of their own.
+        """Args: models: contents of the files, for sources and for targets; clean_up: whether to remove blanks before
+        marks from decoded texts; source_table: the table of sources, if they have one of their own.
 
-        Raises: ValueError for special tokens that are not in the table, and models that are not supported.
+        Raises: ValueError for special tokens that are not in the table, and unsupported models.
         """
         self._table, self._models, self._clean_up = dict(table), models, clean_up
         self._source_table = None if source_table is None else dict(source_table)
@@ -193,8 +193,7 @@ class MarianTokenizer(PretrainedSubwords):
 
     @functools.cached_property
     def _decoding(self) -> frozenset[str]:
-        """The pieces whose blank is left out at the start of a decoded text: those of the model with which Transformers
-        decodes."""
+        """The pieces without a blank at the start of a decoded text, of the model with which Transformers decodes."""
         return frozenset((self._source if self._source_table is None else self._target).vocabulary)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:

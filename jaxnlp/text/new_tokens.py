@@ -1,4 +1,4 @@
-"""Adds tokens to a pretrained tokenizer, as Transformers adds them."""
+"""Adds tokens to a pretrained tokenizer, as Transformers does."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ def with_added_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> Tokenizer:
 
     Their ids follow those of all other tokens, in this order.
 
-    Raises: ValueError for a text that is a token already, and for one that the tokenizer does not read as one token.
+    Raises: ValueError for an existing token, and for a text that the tokenizer does not read as one token.
 
     Source: `add_tokens` of Transformers' tokenizers.
     """

@@ -1,4 +1,4 @@
-"""The normalization of texts in SentencePiece models, before they are tokenized."""
+"""The normalization of texts in SentencePiece models."""
 
 import base64
 import dataclasses
@@ -17,12 +17,12 @@ class Normalization:
     """Changes of a text before it is tokenized. By default a blank is added before the text, and nothing else changes.
 
     Attributes:
-      charsmap: SentencePiece's table of rewritten strings, such as that of `nmt_nfkc`; at each position of a text the
-        longest string of the table is replaced. Empty = none.
+      charsmap: SentencePiece's table of replacements, such as `nmt_nfkc`, applied to the longest match at each
+        position. Empty = none.
       strip: remove blanks at both ends, and all but one of consecutive blanks.
       prefix: tokenize each text as if a blank preceded it.
-      sign_is_blank: read a ▁ of the text as a blank, as SentencePiece does; it is not one of consecutive blanks.
-      nfc: first write accents as part of their letters, in the normal form NFC.
+      sign_is_blank: read a ▁ of the text as a blank, as SentencePiece does, and keep consecutive ones.
+      nfc: first compose letters and accents (NFC).
     """
 
     charsmap: bytes = b""
@@ -74,10 +74,10 @@ class Normalization:
             position += length
 
     def _longest(self, text: bytes, position: int) -> tuple[int, bytes]:
-        """The length of the longest string of the table at a position of the text, 0 = none, and its replacement.
+        """The length of the longest match in the table at a position of the text, 0 = none, and its replacement.
 
-        The table is a trie in a double array: a unit has the label of the byte that leads to it, the offset of its
-        children, and whether a string ends in it.
+        The table is a trie in a double array: a unit has the label of its byte, the offset of its children, and whether
+        a string ends in it.
         """
         units, texts = self._trie
         length, new, node = 0, b"", _children(units[0])
@@ -105,8 +105,8 @@ def check_charsmap(charsmap: bytes) -> None:
 
 
 def check_charsmaps(normalizer: Any) -> None:
-    """Checks those in a normalizer of a tokenizer.json: with a wrong size the tokenizers library ends the process, for
-    want of memory. Raises: ValueError."""
+    """Checks a tokenizer.json's charsmaps: with a wrong size the tokenizers library runs out of memory, and aborts.
+    Raises: ValueError."""
     parts = [normalizer]
     for part in parts:  # which grows
         if isinstance(part, dict):
@@ -115,7 +115,7 @@ def check_charsmaps(normalizer: Any) -> None:
 
 
 def _without_repeated_blanks(strings: Iterable[str]) -> Iterator[str]:
-    """The strings without blanks at their beginning, where the text begins or the string before ends with a blank."""
+    """The strings without leading blanks, at the start of the text or after a string that ends with a blank."""
     after_blank = True
     for string in strings:
         kept = string.lstrip(" ") if after_blank else string
@@ -127,7 +127,7 @@ def _without_repeated_blanks(strings: Iterable[str]) -> Iterator[str]:
 UNCHANGED = Normalization()
 """Leaves texts unchanged."""
 COMPOSED = Normalization(nfc=True)
-"""Changes only how accents are written: texts in NFC and NFD have the same tokens."""
+"""Composes accents: texts in NFC and NFD have the same tokens."""
 
 
 def _children(unit: int) -> int:

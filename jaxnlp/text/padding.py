@@ -32,7 +32,6 @@ def padded(
     Args:
       rows: arrays or lists.
       mask: of `row_mask` [B, T]; None = that of these rows.
-      dtype: of the array.
       fill: the value of padding.
       width: of the vectors; None = the rows have numbers.
     """

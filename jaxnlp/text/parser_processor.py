@@ -1,4 +1,4 @@
-"""The processor of dependency parsers: words, tags, relations, and how trees are built."""
+"""The processor of dependency parsers: words, tags, relations, and the parsing method."""
 
 import dataclasses
 import functools
@@ -16,9 +16,9 @@ from jaxnlp.text.transitions import System, num_transitions
 from jaxnlp.text.word_inputs import FIRST_ID, UNKNOWN_ID, WordInputs
 
 TreeSystem = Literal[System, "graph"]
-"""How a parser builds a tree: by a system of transitions, or from the scores of all arcs."""
+"""How a parser builds a tree: by a transition system, or from the scores of all arcs (graph)."""
 TagColumn = Literal["upos", "xpos", "both", "none"]
-"""Tags that a parser reads: universal POS tags, the treebank's own tags, pairs of both, or none."""
+"""The tags that a parser reads: universal POS tags, the treebank's own tags, pairs of both, or none."""
 EncodedSentence = dict[str, np.ndarray]
 """The arrays of one sentence, without padding."""
 
@@ -28,12 +28,11 @@ class ParserProcessor:
     """The processor of dependency parsers. Equal by value.
 
     Attributes:
-      inputs: the vocabularies of words and characters, and BERT's tokenizer if there is one.
+      inputs: the vocabularies of words and characters, and BERT's tokenizer if any.
       tags: the tags, in the order of their ids, which start at FIRST_ID; () = the parser reads no tags.
       relations: the relations in the order of their ids; the first is root.
-      system: how trees are built: by transitions, or graph.
-      tag_column: the tags that the parser reads.
-      subtypes: whether relations have their subtypes, as in nsubj:pass.
+      system, tag_column: see `TreeSystem` and `TagColumn`.
+      subtypes: whether relations keep their subtypes, as in nsubj:pass.
     """
 
     inputs: WordInputs
@@ -70,10 +69,8 @@ class ParserProcessor:
         subtypes: bool,
         system: TreeSystem,
     ) -> Self:
-        """The processor with the tags and the relations of training sentences; the arguments are those of the class.
-
-        A word without a tag has the unknown tag.
-        """
+        """The processor with the tags and the relations of training sentences. A word without a tag has the unknown
+        tag."""
         tags = Counter(tag for sentence in sentences for tag in tags_of(sentence, tag_column))
         for blank in (UNSPECIFIED, f"{UNSPECIFIED} {UNSPECIFIED}"):
             del tags[blank]
@@ -119,7 +116,7 @@ class ParserProcessor:
         return num_transitions(len(self.relations))
 
     def relation_id(self, relation: str) -> int | None:
-        """The id of a relation; None = no training sentence has it."""
+        """The id of a relation; None = not in the training sentences."""
         return self._relation_ids.get(shown(relation, self.subtypes))
 
     def unknown_words(self, sentences: Iterable[TreeSentence]) -> int:
@@ -137,13 +134,13 @@ class ParserProcessor:
         return sum(UNSPECIFIED in tag.split(" ") and tag not in self._tag_ids for tag in tags)
 
     def tag_note(self, sentences: Sequence[TreeSentence]) -> list[str]:
-        """A remark that counts the words without a tag of training sentences; [] if there are none."""
+        """A note that counts training words without a tag; [] if there are none."""
         tags = (tags_of(one, self.tag_column) if self.tags else () for one in sentences)
         unknown = (sum(tag not in self._tag_ids for tag in of_sentence) for of_sentence in tags)
         return _note(sentences, unknown, "no known tag and are read with the unknown tag")
 
     def relation_note(self, sentences: Sequence[TreeSentence]) -> list[str]:
-        """A remark that counts the words whose relation no training sentence has; [] if there are none."""
+        """A note that counts words whose relation is not in the training sentences; [] if there are none."""
         unknown = ([*map(self.relation_id, one.relations or ())].count(None) for one in sentences)
         return _note(sentences, unknown, "a relation that no training sentence has")
 
@@ -160,10 +157,7 @@ class ParserProcessor:
     def batch(self, encoded: Sequence[EncodedSentence], size: int, length: int) -> dict[str, np.ndarray]:
         """Encoded sentences as a batch [B, T]; the last rows are padding.
 
-        Args: as for `WordInputs.batch`.
-
-        Returns:
-          The arrays of `WordInputs.batch`; `tags` [B, T] int32; and `loss_mask` [B] bool, False for rows of padding.
+        Returns: the arrays of `WordInputs.batch`; `tags` [B, T] int32; `loss_mask` [B] bool, False for rows of padding.
         """
         batch = self.inputs.batch(encoded, size, length)
         tags = padded([one["tags"] for one in encoded], batch["word_mask"])
@@ -199,13 +193,13 @@ def tags_of(sentence: TreeSentence, column: TagColumn) -> tuple[str, ...]:
 
 
 def shown(relation: str, subtypes: bool) -> str:
-    """A relation with or without its subtype. All kinds of root become root, without a subtype."""
+    """A relation with or without its subtype; every subtype of root becomes root."""
     short = universal(relation)
     return relation if subtypes and short != ROOT else short
 
 
 def _note(sentences: Sequence[TreeSentence], counts: Iterable[int], what: str) -> list[str]:
-    """A remark on words. Args: counts: the number of these words in each sentence; what: what they have."""
+    """A note on words. Args: counts: their number in each sentence; what: their property."""
     affected = [(one, count) for one, count in zip(sentences, counts, strict=True) if count]
     if not affected:
         return []

@@ -25,8 +25,8 @@ from jaxnlp.text.tokenizer_files import (
 class PretrainedSubwords:
     """A tokenizer and its vocabulary of V tokens, with the interface of `jaxnlp.text.subwords.Subwords`.
 
-    Equal by value. Other than in `Subwords`, the ids of special tokens are those of the pretrained model, and a name
-    such as `</s>` in a text becomes the token, as in Transformers.
+    Equal by value. Unlike in `Subwords`, the ids of special tokens are the pretrained model's, and a name such as
+    `</s>` in a text becomes the token, as in Transformers.
 
     Attributes:
       named: its special tokens by their settings in Transformers, `pad_token`, `eos_token` and `unk_token` among them.
@@ -52,7 +52,7 @@ class PretrainedSubwords:
         self._describe(named, start, constraints)
 
     def _describe(self, named: dict[str, str], start: int, constraints: GenerationConstraints) -> None:
-        """Sets the attributes. Raises: ValueError for special tokens that do not exist."""
+        """Sets the attributes. Raises: ValueError for unknown special tokens."""
         missing = [token for token in named.values() if self.id_of(token) is None]
         if missing or not set(named) >= set(TEXT_TO_TEXT_TOKENS):
             raise ValueError(f"expected a tokenizer with the tokens {', '.join(TEXT_TO_TEXT_TOKENS)}, got {named}")
@@ -73,7 +73,7 @@ class PretrainedSubwords:
         return cls(*read_text_to_text_tokenizer(folder), start, constraints)
 
     def without(self, name: str) -> Self:
-        """The tokenizer without a special token of BPE, such as `mask_token`: in a text it is then an ordinary word."""
+        """The tokenizer without a special token of BPE, such as `mask_token`, which is then an ordinary word."""
         fields, token = self.to_json(), self.named[name]
         whole = fields["tokenizer"]
         whole["model"]["vocab"].pop(token, None)
@@ -82,7 +82,7 @@ class PretrainedSubwords:
         return type(self).from_json({**fields, "tokenizer": whole, "named": named})
 
     def of_sources(self) -> Self:
-        """The tokenizer of the texts that the model reads: this one, unless they have a vocabulary of their own."""
+        """The tokenizer of the model's inputs: this one, unless they have a vocabulary of their own."""
         return self
 
     def with_tokens(self, tokens: Sequence[str]) -> Self:
@@ -100,7 +100,7 @@ class PretrainedSubwords:
         write_files(self._tokenizer, folder, {**settings, **inputs, **self.named})
 
     def id_of(self, token: str) -> int | None:
-        """The id of a token; None = there is no such token."""
+        """The id of a token; None = no such token."""
         return self._tokenizer.token_to_id(token)
 
     @functools.cached_property
@@ -125,7 +125,7 @@ class PretrainedSubwords:
 
     @functools.cached_property
     def first(self) -> list[int]:
-        """The ids of the tokens before each text: that of `bos_token`, or none."""
+        """The ids of the tokens before each text: `bos_token`, or none."""
         return self._tokenizer.encode("").ids[:-1]
 
     @functools.cached_property
@@ -167,7 +167,7 @@ class PretrainedSubwords:
         return self.encode(text)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids, up to the first end symbol; padding, unknown, start and `first` have no text.
+        """The text of ids, up to the first end symbol, without padding, unknown, start and `first`.
 
         Other special tokens, such as `<extra_id_0>`, are written.
         """

@@ -1,4 +1,4 @@
-"""Questions about a context, such as an article, and the windows of tokens in which a model looks for the answer."""
+"""Questions about a context, such as an article, and the windows of tokens to search for the answer."""
 
 import dataclasses
 import functools
@@ -15,16 +15,16 @@ from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.text.padding import padded, row_mask
 
 MAX_QUESTION = 64
-"""Number of tokens to which questions are truncated, or half of a window if that is less."""
+"""Maximum number of tokens of a question, or half of a window if that is less; longer ones are truncated."""
 CHUNK = 64
-"""Number of texts that are tokenized at a time; the `tokenizers` library needs 100 bytes for each token."""
+"""Number of texts to tokenize at once; the `tokenizers` library needs 100 bytes for each token."""
 
 
 _logger = logging.getLogger(__name__)
 
 
 class AnswerSpan(NamedTuple):
-    """A span of a context: its first character, the character after its last one, and its text."""
+    """A span of a context: its first character, the one after its last, and its text."""
 
     start: int
     stop: int
@@ -37,8 +37,6 @@ class ContextQuestion:
 
     Attributes:
       name: its id in files of predictions.
-      question: its text.
-      context: the text that may have the answer.
       answers: right ones; () = the context has no answer; None = not known.
     """
 
@@ -56,8 +54,8 @@ class ContextWindow(NamedTuple):
       tokens: ids [T].
       segments: 0 up to the first [SEP], 1 after it [T].
       offsets: the first character of each token of the context, and the one after its last [T, 2]; 0 for other tokens.
-      edges: whether an answer may begin and may end with a token [T, 2] bool: tokens at the edges of the context's
-        words, and the first one, [CLS], which stands for no answer.
+      edges: whether an answer may start and end with a token [T, 2] bool: those at the edges of words, and [CLS] for no
+        answer.
     """
 
     question_index: int
@@ -67,8 +65,8 @@ class ContextWindow(NamedTuple):
     edges: np.ndarray
 
     def tokens_of(self, answers: Sequence[AnswerSpan]) -> tuple[int, int]:
-        """The first and the last token of the words of the first answer; token 0, [CLS], twice, unless the window has
-        these words whole."""
+        """The first and the last token of the first answer, or token 0, [CLS], twice if it is not whole in the
+        window."""
         starts, stops = self.offsets.T
         for answer in answers[:1]:
             inside = np.flatnonzero((stops > answer.start) & (starts < answer.stop))
@@ -87,7 +85,7 @@ class QuestionProcessor:
     Attributes:
       vocabulary: the tokenizer.
       max_length: maximum length of a window in tokens, special tokens included.
-      overlap: number of tokens of the context that are in a window and also in the next one.
+      overlap: number of tokens of the context that two consecutive windows share.
     """
 
     vocabulary: EncoderVocabulary
@@ -106,14 +104,14 @@ class QuestionProcessor:
 
     @staticmethod
     def max_overlap(max_length: int, special: int = 3) -> int:
-        """The largest overlap with which each window has a new token of the context, even with the longest question.
+        """The largest overlap that leaves each window a new token of the context, even with the longest question.
 
         Args: special: the number of special tokens of a window.
         """
         return max_length - min(MAX_QUESTION, max_length // 2) - special - 1
 
     def windows(self, questions: Sequence[ContextQuestion]) -> list[ContextWindow]:
-        """The windows of all questions, in their order; a short context is one window."""
+        """The windows of all questions, in order; a short context is one window."""
         longest = min(MAX_QUESTION, self.max_length // 2)
         template, found = self.vocabulary.tokenizer.encode("", ""), list[ContextWindow]()
         distinct = list(dict.fromkeys(text for one in questions for text in (one.question, one.context)))
@@ -145,8 +143,8 @@ class QuestionProcessor:
 
         Returns:
           `tokens`, `segments` [B, T] int32; `attention_mask` [B, T] bool, False for padding; `answer_mask` [B, T, 2]
-          bool, whether an answer may begin and may end with a token; `loss_mask` [B] bool, False for rows of padding.
-          Token 0, [CLS], which stands for no answer, is True in both masks.
+          bool, the windows' `edges`; `loss_mask` [B] bool, False for rows of padding. Token 0, [CLS], is True in both
+          masks.
         """
         mask = row_mask([window.tokens for window in windows], size, length)
         tokens, segments = (
@@ -199,7 +197,7 @@ def _tokens(text: str, encoding: Encoding) -> _Tokens:
 def _word_starts(text: str) -> np.ndarray:
     """Whether a character, or the end of the text, is next to a punctuation mark or a Chinese character [N + 1] bool.
 
-    BERT's tokenizer begins a word there, and others do not.
+    Only BERT's tokenizer starts a word there.
     """
     starts = np.zeros(len(text) + 1, bool)
     for match in _single_characters().finditer(text):

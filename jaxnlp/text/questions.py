@@ -5,7 +5,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A question and its answer; None = the answer is not known."""
+    """A question and its answer; None = not known."""
 
     text: str
     answer: str | None = None

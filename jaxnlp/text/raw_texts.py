@@ -1,4 +1,4 @@
-"""Raw texts: checks of arguments, blank texts, texts in one line, and padded rows of ids."""
+"""Raw texts: checks of arguments, blank texts, and texts in one line."""
 
 import logging
 import re
@@ -18,7 +18,7 @@ _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
 def as_texts(texts: str | Sequence[str]) -> list[str]:
-    """Texts as a list; one text gives a list of one.
+    """Texts as a list, also a single one.
 
     Raises: ValueError for an empty list, and for an entry that is not a text.
     """
@@ -71,7 +71,7 @@ def one_line(text: str) -> str:
 
 
 def unless_blank(rows: Sequence[Row], answers: Callable[[list[Row]], Sequence[T]], empty: T) -> list[T]:
-    """The answers to rows of texts, in their order; a blank row has the empty answer.
+    """The answers to rows of texts, in order; a blank row has the empty answer.
 
     Args:
       rows: [N], each with one text or two.
@@ -93,7 +93,7 @@ def refuse_blank(row: Sequence[Any]) -> None:
 
 
 def require_sentences(texts: Sequence[Any]) -> list[str | list[str]]:
-    """Texts, or lists of their words. A warning in the log counts blank words, which `placed_words` leaves out.
+    """Texts, or lists of their words. A warning counts blank words, which `placed_words` leaves out.
 
     Raises: ValueError as `require_texts`, and naming a word that is not a text.
     """

@@ -8,9 +8,9 @@ import struct
 from collections.abc import Mapping, Sequence
 
 UNKNOWN_PENALTY = 10.0
-"""An unknown character's score is this much below the lowest score, as in SentencePiece."""
+"""An unknown character scores this much less than the worst token, as in SentencePiece."""
 _CLOSE = 0.01
-"""Sums that differ by less can be in another order after rounding, in texts of up to some thousand tokens."""
+"""Sums that differ by less may change their order by rounding, in texts of up to some thousand tokens."""
 _FLOAT32 = struct.Struct("f")
 
 
@@ -22,11 +22,10 @@ def merged(
     Among equal scores, the leftmost is merged first. O(N log N) for N characters.
 
     Args:
-      word: the word, or the tokens that some of its characters are merged into already.
+      word: the word, or its tokens after some merges.
       scores: the score of each token.
-      dropout: before each merge, each possible merge is left out with this probability; the word is finished when all
-        are left out.
-      generator: decides which merges are left out; required for dropout.
+      dropout: probability of dropping each possible merge at each step; the word is finished when all are dropped.
+      generator: of random numbers; required for dropout.
 
     Returns:
       The tokens; single characters may be missing in `scores`.
@@ -70,13 +69,10 @@ def outcomes(
     """The outcomes of `merged` with dropout, and their probabilities, which add up to 1.
 
     Args:
-      word: the word.
-      scores: the score of each token.
-      dropout: as for `merged`.
-      least: no merge is followed from tokens that are reached with a probability below this.
+      word, scores, dropout: as for `merged`.
+      least: minimum probability of tokens to merge further.
 
-    Returns:
-      For each outcome its tokens, its probability, and whether `merged` ends there; otherwise it goes on from there.
+    Returns: for each outcome its tokens, its probability, and whether `merged` ends there; otherwise it continues.
     """
     found, reached = list[tuple[tuple[str, ...], float, bool]](), {tuple(word): 1.0}
     while reached:  # all of the same number of tokens
@@ -104,12 +100,11 @@ def most_probable(word: str, scores: Mapping[str, float], *, longest: int, unkno
     Args:
       word: the word, or a whole text.
       scores: the log probability of each token.
-      longest: the number of characters in the longest token.
+      longest: length of the longest token in characters.
       unknown: the score of a character that is not a token.
 
     Returns:
-      The tokens, and characters that are not tokens; and whether other tokens have an equal or nearly equal sum, so
-      that rounding decides.
+      The tokens, and characters that are not tokens; and whether rounding decides between nearly equal sums.
 
     Source: Kudo 2018, section 3.2.
     """

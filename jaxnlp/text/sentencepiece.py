@@ -19,8 +19,8 @@ _Fields = dict[int, list[int | bytes]]
 def read_sentencepiece(path: Path, *, extra: int = 0) -> Subwords:
     """The tokenizer in a SentencePiece `.model` file, unigram or BPE.
 
-    Texts get the same tokens as from SentencePiece, and tokens the same texts. The ids are those of `Subwords`; the
-    tokens keep their order.
+    Texts get SentencePiece's tokens, and tokens its texts. The ids are those of `Subwords`; the tokens keep their
+    order.
 
     Args:
       path: the file.
@@ -28,7 +28,7 @@ def read_sentencepiece(path: Path, *, extra: int = 0) -> Subwords:
 
     Raises:
       FileNotFoundError: when the file does not exist.
-      DataError: naming the file, when it is not a SentencePiece model, or has features that are not supported, such as
+      DataError: naming the file, when it is not a SentencePiece model, or has unsupported features, such as
         user-defined symbols.
     """
     if not path.is_file():

@@ -17,20 +17,20 @@ from jaxnlp.text.subwords import BLANK, SPECIAL, UNKNOWN, SubwordKind, Subwords,
 _APART = "\uffff"
 """Separates the parts of a text in training; it is not a Unicode character."""
 _WORDS = Regex(rf"{BLANK}?\w+|{BLANK}?[^\w{BLANK}]+|{BLANK}")
-"""Tokens do not cross these parts: a word or punctuation marks, with the blank before it."""
+"""Parts that tokens do not cross: a word or punctuation marks, with the blank before it."""
 _SCORE_DIGITS = 6
-"""Digits of scores that are kept: the last digits depend on the order in which a process adds numbers."""
+"""Digits of scores to keep: the last ones depend on the order in which a process adds numbers."""
 _SCORE_STEP = 1e-4
-"""The step of `tokenizers` between the scores of characters that are not among the trained tokens."""
+"""The difference that `tokenizers` puts between the scores of characters that are not trained tokens."""
 
 
 def train_subwords(
     texts: Sequence[str], kind: SubwordKind, size: int, *, minimum_count: int = 2, extra: int = 0
 ) -> Subwords:
-    """A vocabulary for texts in the normal form NFC, which it gives all texts; equal texts give equal vocabularies.
+    """A vocabulary for texts, which it normalizes to NFC; equal texts give equal vocabularies.
 
-    `bpe` and `unigram` are trained by the `tokenizers` library. They have byte fallback, so rare characters become
-    bytes, and every text can be decoded. `characters` and `words` have the most frequent ones; all others are unknown.
+    `bpe` and `unigram` are trained by the `tokenizers` library. They have byte fallback, so every text can be decoded.
+    `characters` and `words` have the most frequent ones; all others are unknown.
 
     Args:
       texts: the training texts.

@@ -31,19 +31,18 @@ _MOST_KEPT = 100_000
 class Subwords:
     """A tokenizer and its vocabulary of V tokens. Equal by value.
 
-    In tokens, ▁ replaces a blank, and a blank replaces a ▁ of the text, so that no text is lost. Each text is
-    tokenized as if a blank preceded it, so that the first word has the same tokens as elsewhere; the kind `characters`
-    does not do this.
+    Tokens swap ▁ and blanks, so that no text is lost. Each text is tokenized as if a blank preceded it, so that the
+    first word has the same tokens as elsewhere, except by the kind `characters`.
 
-    The ids are, in this order: padding 0, unknown 1, start 2, end 3; the 256 bytes if there is `byte_fallback`; the
-    vocabulary; the extra symbols. A name such as `</s>` in a text never becomes the id of a symbol.
+    The ids are, in order: padding 0, unknown 1, start 2, end 3; with `byte_fallback` the 256 bytes; the vocabulary; the
+    extra symbols. A name such as `</s>` in a text never becomes a symbol.
 
     Attributes:
       kind: byte-pair merges (`bpe`), the most probable tokens (`unigram`), `characters`, or `words` and punctuation.
       vocabulary: the tokens without symbols and bytes, in the order of their ids.
       scores: the score of each token of the vocabulary: its log probability for `unigram`; for `bpe` the order of
         merges, highest first; () for `characters` and `words`.
-      byte_fallback: whether characters that are not in the vocabulary become UTF-8 bytes; otherwise they are unknown.
+      byte_fallback: whether characters outside the vocabulary become UTF-8 bytes; otherwise they are unknown.
       extra: number of extra symbols, such as the sentinels of span corruption.
       normalization: how texts are normalized before tokenization; by default unchanged, so that `decode` returns every
         text without unknown tokens.
@@ -97,7 +96,7 @@ class Subwords:
         return self.joined([one for ids, _, _ in self._words_of(text) for one in ids])
 
     encode_target = encode
-    """The ids of a target's tokens: those of any text."""
+    """Targets have the same tokens as other texts."""
 
     def pieces(self, text: str) -> list[str]:
         """The tokens of a text, as strings: unknown characters next to each other are one, as in SentencePiece."""
@@ -110,7 +109,6 @@ class Subwords:
         return pieces
 
     def _words_of(self, text: str) -> list[tuple[list[int], bool, list[str]]]:
-        """`_ids_of` of each word of a text."""
         text = blanks_swapped(self._normalization.apply(text))
         words, kept = self._split(text), self._kept
         if len(kept) > _MOST_KEPT:
@@ -151,7 +149,7 @@ class Subwords:
         return [self._names[int(token_id)] for token_id in ids]
 
     def id_of(self, token: str) -> int | None:
-        """The id of a token, as `tokens` writes it; None = the vocabulary lacks it."""
+        """The id of a token, as `tokens` writes it; None = not in the vocabulary."""
         return self._ids_of_names.get(token)
 
     def to_json(self) -> dict[str, Any]:
@@ -188,7 +186,7 @@ class Subwords:
         return dataclasses.replace(self.normalization, prefix=prefix)
 
     def words(self, text: str) -> list[str]:
-        """The words of a text, which are tokenized one by one, with ▁ for blanks."""
+        """The words of a text, with ▁ for blanks, which are tokenized one by one."""
         return self._split(blanks_swapped(self._normalization.apply(text)))
 
     def _split(self, text: str) -> list[str]:
@@ -200,8 +198,8 @@ class Subwords:
         return [text] if self._crosses_blanks else _SPACED.findall(text)
 
     def _ids_of(self, word: str) -> tuple[list[int], bool, list[str]]:
-        """The ids of a word's tokens, whether rounding of the sums of scores decides between them and others, and the
-        tokens, also those that are not in the vocabulary."""
+        """The ids of a word's tokens; whether rounding of sums of scores decides between segmentations; and the tokens,
+        also those outside the vocabulary."""
         tokens, rounded = [word], False
         if self.kind == "bpe":
             tokens = merged(word, self.merges)
@@ -210,7 +208,7 @@ class Subwords:
         return self.ids_of(tokens), rounded, tokens
 
     def ids_of(self, tokens: Iterable[str]) -> list[int]:
-        """The ids of a word's tokens; those that are not in the vocabulary become bytes or unknown."""
+        """The ids of a word's tokens; those outside the vocabulary become bytes or unknown."""
         ids: list[int] = []
         for token in tokens:
             token_id = self._ids.get(token)
@@ -282,7 +280,7 @@ class Subwords:
 
 
 def blanks_swapped(text: str) -> str:
-    """A text as it is written in tokens, or the text of a token: each blank becomes ▁, and each ▁ a blank."""
+    """A text as tokens write it, or a token's text: blanks become ▁, and ▁ becomes a blank."""
     return text.translate(_SWAP)
 
 

@@ -12,8 +12,8 @@
     io       I-X          I-X      I-X         I-X           O
     none     labels are classes of words and not entities, such as parts of speech
 
-X is the type of the entity. Illegal sequences are read as in the evaluation of CoNLL-2003: a label other than O that
-cannot continue the label before it starts an entity.
+X is the type of the entity. Illegal sequences are read as in CoNLL-2003's evaluation: a label other than O that cannot
+continue the previous one starts an entity.
 
 Sources: Ramshaw and Marcus 1995; Tjong Kim Sang and Veenstra 1999; Xue 2003 for BMES; Ratinov and Roth 2009 for BILOU.
 """
@@ -48,7 +48,7 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
     (re.compile(r"([BIMELSUW])"), r"\1-ENTITY"),
     (re.compile(r"\(([^()*]+)(?:\*|\*?\))"), r"B-\1"),  # as in CoNLL-2012: (PER*, *, *)
 )
-"""Labels of entities that no scheme has, and their spelling in a scheme."""
+"""Other spellings of entities' labels, and those of the schemes."""
 
 
 class LabelledSpan(NamedTuple):
@@ -74,7 +74,7 @@ def prefix_and_type(label: str) -> tuple[str, str]:
 
 
 def check_label(label: str, scheme: Scheme) -> None:
-    """Raises ValueError unless a label belongs to the scheme; the message has what is expected."""
+    """Raises ValueError unless a label belongs to the scheme; the message names the expected labels."""
     if scheme == "none" and label:
         return
     prefix, kind = prefix_and_type(label)
@@ -84,18 +84,14 @@ def check_label(label: str, scheme: Scheme) -> None:
 
 
 def scheme_of(labels: Sequence[str]) -> Scheme:
-    """The smallest scheme that has all these labels; none if they are not labels of entities.
-
-    >>> scheme_of(["O", "B-PER", "I-PER"]), scheme_of(["O", "I-PER"]), scheme_of(["NOUN", "VERB"])
-    ('bio', 'io', 'none')
-    """
+    """The smallest scheme with all these labels; none if they are not labels of entities."""
     pairs = [prefix_and_type(label) for label in labels if label != OUTSIDE]
     fitting = [scheme for scheme, known in PREFIXES.items() if all(kind and one in known for one, kind in pairs)]
     return min(fitting, key=lambda scheme: len(PREFIXES[scheme]), default="none") if pairs else "none"
 
 
 def labels_of(types: Iterable[str], scheme: Scheme) -> tuple[str, ...]:
-    """All labels of a scheme for entities of these types; with the scheme none the types are the labels."""
+    """All labels of a scheme for these types of entities; with the scheme none the types are the labels."""
     if scheme == "none":
         return tuple(types)
     return (OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in PREFIXES[scheme]))
@@ -118,7 +114,7 @@ def may_follow(before: str | None, after: str | None, scheme: Scheme) -> bool:
 
 
 def illegal_positions(labels: Sequence[str], scheme: Scheme) -> list[int]:
-    """The positions of labels that may not follow the label before them; the number of words if the end may not."""
+    """The positions of labels that may not follow the previous one; the number of words if the sentence may not end."""
     pairs = zip([None, *labels], [*labels, None], strict=True)
     return [index for index, (before, after) in enumerate(pairs) if not may_follow(before, after, scheme)]
 
@@ -143,7 +139,7 @@ def spans_of(labels: Sequence[str]) -> list[LabelledSpan]:
 
 
 def labels_of_spans(spans: Iterable[LabelledSpan], length: int, scheme: Scheme) -> list[str]:
-    """The labels of a sentence with these entities. Raises: ValueError when two entities share a word."""
+    """The labels of a sentence with these entities. Raises: ValueError for overlapping entities."""
     if scheme == "none":
         raise ValueError("the scheme none has no entities")
     labels, last_before = [OUTSIDE] * length, ("", -1)
@@ -173,19 +169,19 @@ def labels_of_spans(spans: Iterable[LabelledSpan], length: int, scheme: Scheme) 
 
 
 def convert(labels: Sequence[str], scheme: Scheme) -> list[str]:
-    """Converts labels of any scheme to another. Labels of the scheme none stay the same; `spans_of` reads illegal
-    ones."""
+    """Converts labels of any scheme to another; illegal ones as `spans_of` reads them. The scheme none stays
+    unchanged."""
     return list(labels) if scheme == "none" else labels_of_spans(spans_of(labels), len(labels), scheme)
 
 
 def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
     """The scheme that fits labelled sentences best; the first one of `PREFIXES` if several fit equally.
 
-    The best scheme has the fewest errors: labels outside the scheme, and labels that may not follow the label before
-    them. So one wrong label does not decide for a whole file.
+    The best scheme has the fewest errors: labels outside it, and labels that may not follow the previous one. So one
+    wrong label does not decide for a whole file.
 
-    The scheme is none if fewer than half of the different labels, without O, are a prefix of a scheme with a type. So a
-    few malformed labels do not make the scheme none: `check_label` rejects them.
+    The scheme is none if fewer than half of the distinct labels, without O, have a scheme's prefix and a type. So a few
+    malformed labels do not make it none: `check_label` rejects them.
     """
     pairs = Counter(pair for labels in sentences for pair in zip([None, *labels], [*labels, None], strict=True))
     labels = {label for _, label in pairs if label is not None} - {OUTSIDE}
@@ -205,9 +201,9 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
 
 
 def misspelt_entities(sentences: Iterable[Sequence[str]]) -> tuple[str, str] | None:
-    """A label outside all schemes that is probably that of an entity, and its right spelling; None = there is none.
+    """A label outside all schemes that probably means an entity, and its right spelling; None = there is none.
 
-    Labels are probably those of entities if half of them have a prefix in another spelling, or if most words are O.
+    Labels probably mean entities if half of them have a prefix in another spelling, or if most words are O.
 
     >>> misspelt_entities([["B_PER", "L_PER", "O"]])
     ('B_PER', 'B-PER')

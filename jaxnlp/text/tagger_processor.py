@@ -30,11 +30,11 @@ class TaggedSentence:
     """A sentence of T words.
 
     Attributes:
-      name: its number in the file, followed by the number of its part if it is split.
+      name: its number in the file, and the number of its part if it is split.
       words: [T].
-      labels: in the scheme of the processor [T], or of several parts a tuple of labels for each word; None = not known.
-      scheme: of the labels in their file, in which predictions are written; None = the processor's.
-      source: the whole sentence of a CoNLL-U file, in whose columns predictions of several parts are written.
+      labels: in the processor's scheme [T], with several parts a tuple for each word; None = not known.
+      scheme: of the file's labels, and of predictions; None = the processor's.
+      source: the sentence of a CoNLL-U file, for the columns of predictions of several parts.
     """
 
     name: str
@@ -47,14 +47,14 @@ class TaggedSentence:
 
 @dataclasses.dataclass(frozen=True)
 class TaggerProcessor:
-    """The processor of taggers. Equal by value. With several parts, `by_part` has the processors of each of them.
+    """The processor of taggers. Equal by value. `by_part` has the processor of each of several parts.
 
     Attributes:
       inputs: the vocabularies of words and characters.
       labels: of words, in the order of their ids; () = there are parts.
       scheme: of the labels.
       unit: the units into which a text is split.
-      parts: names and labels of several kinds of tags, such as upos and xpos; () = one kind of label, without a name.
+      parts: names and labels of several kinds of tags, such as upos and xpos; () = one kind, without a name.
     """
 
     inputs: WordInputs
@@ -76,7 +76,7 @@ class TaggerProcessor:
 
     @functools.cached_property
     def by_part(self) -> dict[str, Self]:
-        """For each part, by name, the processor of only this part."""
+        """The processor of each part, by name."""
         parts = {name: dataclasses.replace(self, labels=labels, parts=()) for name, labels in self.parts}
         return parts or {"": self}
 
@@ -86,7 +86,7 @@ class TaggerProcessor:
         return dict(zip(self.by_part, columns, strict=True))
 
     def join(self, labels: Mapping[str, Sequence[Any]]) -> list[Any]:
-        """The labels of a sentence, or others of its words, from those for each part: see `divide`."""
+        """The labels of a sentence, or other values of its words, from those of each part: see `divide`."""
         columns = [labels[name] for name in self.by_part]
         return list(zip(*columns, strict=True)) if self.parts else list(columns[0])
 
@@ -126,8 +126,7 @@ class TaggerProcessor:
     def file_scheme(self, sentences: Sequence[Sequence[str]]) -> Scheme:
         """The scheme of a file's labels; the processor's if they name no entity of its types.
 
-        Args:
-          sentences: a list of labels [T] for each sentence, or another column of the file.
+        Args: sentences: a list of labels [T] for each sentence, or another column of the file.
 
         Raises: ValueError for labels of these types in another spelling, such as B_PER.
         """
@@ -143,9 +142,9 @@ class TaggerProcessor:
         return self.scheme if scheme == "none" else scheme
 
     def encode(self, sentence: TaggedSentence) -> dict[str, np.ndarray]:
-        """The arrays of a sentence: those of `WordInputs.encode`, and `labels` [T] int32, 0 where they are not known.
+        """The arrays of a sentence: those of `WordInputs.encode`, and `labels` [T] int32, 0 where unknown.
 
-        Several parts have `upos/labels` and so on, with -1 for a label that no training sentence has.
+        Several parts have `upos/labels` and so on, with -1 for a label that is not in the training sentences.
 
         Raises: ValueError for a sentence that is too long for `inputs`.
         """
@@ -160,11 +159,8 @@ class TaggerProcessor:
     def batch(self, encoded: Sequence[dict[str, np.ndarray]], size: int, length: int) -> dict[str, np.ndarray]:
         """Encoded sentences as a batch [B, T]; the last rows are padding.
 
-        Args: as for `WordInputs.batch`.
-
-        Returns:
-          The arrays of `WordInputs.batch`; `labels` [B, T] int32, or those of each part, 0 at padding; and `loss_mask`
-          [B, T] bool, False for padding.
+        Returns: the arrays of `WordInputs.batch`; `labels` [B, T] int32, or those of each part, 0 at padding;
+        `loss_mask` [B, T] bool, False for padding.
         """
         names = [of_part(part, "labels") for part in self.by_part]
         words = [{name: value for name, value in one.items() if name not in names} for one in encoded]

@@ -21,7 +21,7 @@ SPECIAL_MAP, ADDED = "special_tokens_map.json", "added_tokens.json"
 FILES = (WHOLE, SETTINGS, SPECIAL_MAP, ADDED, *(name for one in classes() for name in one.files))
 
 AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend", "MT5Tokenizer", "MT5TokenizerFast")
-"""Classes that use tokenizer.json unchanged, and those that Transformers no longer has, for which it does so."""
+"""Classes that use tokenizer.json unchanged, and former ones, for which Transformers does so."""
 _ORDER = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 """The order in which Transformers adds special tokens."""
 TEXT_TO_TEXT_TOKENS = ("pad_token", "eos_token", "unk_token")
@@ -69,8 +69,8 @@ TOKENIZER_SETTINGS = ForeignSettings(
         "padding is masked": ("pad_token_type_id",),
     },
 )
-"""tokenizer_config.json. Other names that end in _token are tokens, which are applied. A class that does not have a
-setting, such as case, leaves it out, as in Transformers."""
+"""tokenizer_config.json. Other names that end in _token are tokens, which are applied. As in Transformers, a class
+ignores settings that it does not have, such as case."""
 
 TOKENIZER_PARTS = ForeignSettings(
     applied=("model", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "truncation", "padding"),
@@ -83,13 +83,12 @@ TOKENIZER_PARTS = ForeignSettings(
 def read_tokenizer(folder: Path) -> tuple[Tokenizer, SpecialTokens]:
     """The tokenizer of an encoder's folder, with its added tokens, and the names of its special tokens.
 
-    BertTokenizer and other classes take from tokenizer.json only the tokens; PreTrainedTokenizerFast takes all of it.
-    Further settings of these classes, such as case, are those of tokenizer_config.json.
+    BertTokenizer and other classes read only the tokens from tokenizer.json, and settings such as case from
+    tokenizer_config.json; PreTrainedTokenizerFast reads all of tokenizer.json.
 
     Raises:
       FileNotFoundError: when the folder has no tokenizer.
-      ValueError: naming the file, for other classes, for settings that are not supported, and for files that are not
-        such a tokenizer.
+      ValueError: naming the file, for other classes, unsupported settings, and files that are not such a tokenizer.
     """
 
     def finish(read: _Read) -> tuple[Tokenizer, SpecialTokens]:
@@ -103,10 +102,10 @@ def read_tokenizer(folder: Path) -> tuple[Tokenizer, SpecialTokens]:
 
 
 def read_decoder_tokenizer(folder: Path) -> tuple[Tokenizer, dict[str, str], bool]:
-    """The tokenizer of a decoder's folder, as `read_tokenizer`; its special tokens by the names of their settings; and
-    whether its texts start with one of them, `bos_token`.
+    """The tokenizer of a decoder's folder, as `read_tokenizer`; its special tokens by setting; and whether its texts
+    start with `bos_token`.
 
-    As in Transformers, tokenizer.json says so, and `add_bos_token` only in a folder without it.
+    As in Transformers, tokenizer.json says so; without it, `add_bos_token`.
 
     Raises: FileNotFoundError, ValueError as `read_tokenizer`; also for other tokens around a text.
     """
@@ -131,9 +130,9 @@ def read_decoder_tokenizer(folder: Path) -> tuple[Tokenizer, dict[str, str], boo
 
 
 def read_text_to_text_tokenizer(folder: Path) -> tuple[Tokenizer, dict[str, str]]:
-    """The tokenizer of a text-to-text model's folder, as `read_tokenizer`, and its tokens by their settings.
+    """The tokenizer of a text-to-text model's folder, as `read_tokenizer`, and its special tokens by setting.
 
-    `pad_token`, `eos_token` and `unk_token` are among them. The template adds the second at the end of a text, and may
+    `pad_token`, `eos_token` and `unk_token` are required. The template adds `eos_token` at the end of a text, and may
     add `bos_token` at its start.
 
     Raises: FileNotFoundError, ValueError as `read_tokenizer`; also for another template.
@@ -157,8 +156,8 @@ def read_text_to_text_tokenizer(folder: Path) -> tuple[Tokenizer, dict[str, str]
 
 
 class _Read(NamedTuple):
-    """A tokenizer without its template, its tokens by the names of their settings, tokenizer_config.json, whether its
-    class numbers segments, and the content of tokenizer.json."""
+    """A tokenizer without its template, its tokens by setting, tokenizer_config.json, whether its class numbers
+    segments, and the content of tokenizer.json."""
 
     tokenizer: Tokenizer
     named: Mapping[str, Any]
@@ -168,7 +167,7 @@ class _Read(NamedTuple):
 
 
 def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], finish: Callable[[_Read], T]) -> T:
-    """What `finish` makes of the tokenizer of a folder. Args: supported: further values of settings."""
+    """The result of `finish` for the tokenizer of a folder. Args: supported: further values of settings."""
     settings, whole, config = (settings_in(folder / name) for name in (SETTINGS, WHOLE, "config.json"))
     if settings.get("add_prefix_space", True) is None:  # the default of its class
         del settings["add_prefix_space"]
@@ -229,7 +228,7 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
 
 
 def tokenizer_of(whole: Mapping[str, Any]) -> Tokenizer:
-    """The tokenizer of a tokenizer.json, with the scores that are in it: the library would round some in the last bit.
+    """The tokenizer of a tokenizer.json, with its exact scores: the library rounds some in the last bit.
 
     Raises: Exception for what is not a tokenizer; the library has no narrower class.
     """
@@ -243,13 +242,13 @@ def tokenizer_of(whole: Mapping[str, Any]) -> Tokenizer:
 def write_tokenizer(
     tokenizer: Tokenizer, special: SpecialTokens, folder: Path, *, max_length: int | None = None
 ) -> None:
-    """Writes the files that `read_tokenizer` and Transformers read as this tokenizer.
+    """Writes the files from which `read_tokenizer` and Transformers read this tokenizer.
 
     Args:
       tokenizer: without truncation and padding.
       special: the names of its special tokens.
       folder: an existing folder.
-      max_length: maximum input length in tokens, to which Transformers then truncates; None = not known.
+      max_length: maximum input length in tokens, for truncation by Transformers; None = not known.
     """
     settings: dict[str, Any] = {} if max_length is None else {"model_max_length": max_length}
     if _is_bert(tokenizer, special):
@@ -276,12 +275,12 @@ def write_files(tokenizer: Tokenizer, folder: Path, settings: Mapping[str, Any])
 
 
 def num_segments(tokenizer: Tokenizer) -> int:
-    """The number of segments that a tokenizer tells apart in pairs."""
+    """Number of segments that a tokenizer distinguishes in pairs."""
     return 1 + max(tokenizer.encode("", "").type_ids, default=0)
 
 
 def remove_segments(tokenizer: Tokenizer, special: SpecialTokens) -> None:
-    """Gives pairs the template of a model that does not get their segments: all are 0."""
+    """Gives pairs the template of a model without segments: all are 0."""
     if num_segments(tokenizer) == 1:
         return
     cls, sep = special.cls, special.sep
@@ -356,7 +355,7 @@ def _further_tokens(
 
 
 def _token(value: Any) -> str | AddedToken | None:
-    """A special token of the files: its text, or an object that also says how the text around it is treated."""
+    """A special token of the files: its text, or an object with options for the text around it."""
     if not isinstance(value, dict):
         return value
     return AddedToken(**{name: field for name, field in value.items() if name != "__type"} | {"special": True})
@@ -365,7 +364,7 @@ def _token(value: Any) -> str | AddedToken | None:
 def _add_tokens(
     tokenizer: Tokenizer, named: Mapping[str, Any], extra: Sequence[Any], numbered: Mapping[int, AddedToken]
 ) -> None:
-    """Adds the tokens in Transformers' order. Their ids are the next free ones, whatever the files say."""
+    """Adds the tokens in Transformers' order, with the next free ids, whatever the files say."""
     held = tokenizer.get_added_tokens_decoder().values()
     as_held = {repr(token) for token in held}
     tokens: list[Any] = [token for _, token in sorted(numbered.items()) if repr(token) not in as_held]
@@ -383,8 +382,8 @@ def _add_tokens(
 
 
 def _check_template(tokenizer: Tokenizer, special: SpecialTokens) -> None:
-    """Raises: ValueError unless texts are read as [CLS] A [SEP], and pairs as [CLS] A [SEP] B [SEP], with one [SEP] or
-    more between them."""
+    """Raises: ValueError unless texts are read as [CLS] A [SEP], and pairs as [CLS] A [SEP] B [SEP], with one or more
+    [SEP] between them."""
     (text,) = tokenizer.encode_batch([special.mask], add_special_tokens=False)
     single, pair = tokenizer.encode(special.mask), tokenizer.encode(special.mask, special.mask)
     first, last = [special.cls, *text.tokens, special.sep], [*text.tokens, special.sep]

@@ -1,7 +1,7 @@
 """Transition systems of dependency parsing, in plain Python.
 
-A parser reads a sentence from left to right. It has a stack of words and a buffer of words to read. Each transition
-changes them, and some add an arc from a head to a dependent.
+A parser has a stack of words and a buffer of words to read. Transitions change them, and some add an arc from a head to
+a dependent.
 
 arc_standard (the stack has ROOT at the bottom; s1 is the top of the stack, s2 the word below it, b1 the first word of
 the buffer):
@@ -13,7 +13,7 @@ the buffer):
 ROOT gets its one dependent last: RIGHT-ARC from ROOT needs an empty buffer. So each parse is a tree with one root. It
 has 2 n transitions.
 
-arc_eager (ROOT is not on the stack; the word that is left at the end is the root):
+arc_eager (ROOT is not on the stack; the last word without a head is the root):
 
     SHIFT      move b1 to the stack
     REDUCE     remove s1, which has a head
@@ -21,12 +21,11 @@ arc_eager (ROOT is not on the stack; the word that is left at the end is the roo
     RIGHT-ARC  s1 -> b1, and move b1 to the stack
 
 When the buffer is empty and s1 has no head, REDUCE moves s1 back to the buffer. From then on, SHIFT needs an empty
-stack, so that s1 gets a head or dependents. So each parse is a tree with one root, too. It has at most 4 n transitions.
-Gold trees have 2 n - 1, and never move a word back.
+stack, so that s1 gets a head or dependents. So each parse is a tree with one root. It has at most 4 n transitions; that
+of a gold tree has 2 n - 1, and moves no word back.
 
 Sources: Nivre 2004 and 2008 for both; Stanford's CS224N, assignment 3, for `PartialParse` and `minibatch_parse`; Nivre
-and Fernández-González 2014 for words that move back. Differs: REDUCE includes their UNSHIFT, which is the only choice
-then.
+and Fernández-González 2014 for words that move back. Differs: REDUCE includes their UNSHIFT.
 """
 
 from collections.abc import Sequence
@@ -42,7 +41,7 @@ ABSENT = -1
 NODES = 18
 """Nodes that describe a configuration; see `Configuration.nodes`."""
 LABELLED = 6
-"""The first node that is a dependent, like all after it. The relations of dependents describe the configuration too."""
+"""The first of the nodes that are dependents, whose relations describe the configuration too."""
 
 
 def num_transitions(relations: int) -> int:
@@ -70,7 +69,7 @@ class Configuration:
       following: the next word to read; n + 1 = all are read.
       moved_back: a word that REDUCE has moved back to the buffer; 0 = none.
       heads: of each word, by its number [n + 1]; ABSENT = none yet.
-      children: of each word, to the left and to the right, in the order in which they were added.
+      children: of each word, to the left and to the right, in the order of their arcs.
     """
 
     def __init__(self, system: System, length: int):
@@ -155,7 +154,7 @@ class Configuration:
 
         Three words of the stack, s1 s2 s3; three of the buffer, b1 b2 b3; then for each of s1 and s2 the leftmost and
         the rightmost dependent, the second ones from both sides, the leftmost of the leftmost, and the rightmost of the
-        rightmost. In arc_eager, b1 takes the place of s2: arcs are between s1 and b1.
+        rightmost. arc_eager has b1 instead of s2: its arcs are between s1 and b1.
 
         Source: Chen and Manning 2014, section 3.1.
         """

@@ -42,8 +42,8 @@ class TranslationProcessor:
     """The processor of models that read one text and write another. Equal by value.
 
     Attributes:
-      source: the tokenizer of the texts that the model reads.
-      target: the tokenizer of the texts that the model writes.
+      source: the tokenizer of inputs.
+      target: the tokenizer of outputs.
     """
 
     source: Subwords | PretrainedSubwords
@@ -51,7 +51,7 @@ class TranslationProcessor:
 
     @property
     def shared(self) -> bool:
-        """Whether source and target have the same vocabulary, so that a model can share its embeddings."""
+        """Whether source and target share a vocabulary, so that a model can share its embeddings."""
         return self.source == self.target
 
     @property
@@ -86,7 +86,7 @@ class TranslationProcessor:
         return [*self.target.encode_target(text), self.target.end]
 
     def without_min_length(self) -> "TranslationProcessor":
-        """The processor of a model that is trained further, on targets of any length: without their minimum length."""
+        """The processor for further training, without a minimum length of targets."""
         if not self.symbols.constraints.min_length or not isinstance(self.target, PretrainedSubwords):
             return self
         source, target = self.source, self.target.without_min_length()

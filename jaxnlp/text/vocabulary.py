@@ -29,17 +29,17 @@ class Vocabulary(abc.ABC):
 
         A language model reads from left to right, so padding changes nothing before it.
 
-        Raises: ValueError for arguments that are not texts, and for tokens that are not in the vocabulary.
+        Raises: ValueError for arguments that are not texts, and for tokens outside the vocabulary.
         """
         return {"tokens": padded([self.encode(text) for text in as_texts(texts)])}
 
     @abc.abstractmethod
     def encode(self, text: str) -> np.ndarray:
-        """Ids of a text's tokens, [N] int32. Raises: UnknownTokenError for tokens that are not in it."""
+        """Ids of a text's tokens, [N] int32. Raises: UnknownTokenError for tokens outside the vocabulary."""
 
     @abc.abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of a sequence of ids; the texts of two sequences, concatenated, are the text of both."""
+        """The text of a sequence of ids; two texts, concatenated, are the text of both sequences."""
 
     @abc.abstractmethod
     def to_json(self) -> dict[str, Any]:

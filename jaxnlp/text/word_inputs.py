@@ -18,28 +18,28 @@ from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.text.padding import padded, row_mask
 
 PAD_ID, UNKNOWN_ID, FIRST_ID = range(3)
-"""Ids of padding, of unknown words and characters, and of the first word or character of the vocabulary."""
+"""Ids of padding, of unknown words and characters, and of the first entry of the vocabulary."""
 
 MOST_CACHED = 500_000
-"""Maximum number of words whose ids and tokens are kept."""
+"""Maximum number of words with cached ids and tokens."""
 
 Words = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class WordInputs:
-    """Vocabularies of words and characters, and BERT's tokenizer if there is one. Equal by value.
+    """Vocabularies of words and characters, and BERT's tokenizer if any. Equal by value.
 
     Attributes:
-      words: the normalised words in the order of their ids, which start at FIRST_ID.
-      characters: the characters in the order of their ids, which start at FIRST_ID, in the normal form NFC.
-      pieces: the tokenizer of a BERT; None = there is no BERT.
+      words: the normalised words in the order of their ids, from FIRST_ID.
+      characters: the characters in the order of their ids, from FIRST_ID, in the normal form NFC.
+      pieces: the tokenizer of a BERT; None = no BERT.
       lowercase: lowercase words before they are looked up; characters keep their case.
       zero_digits: replace every digit of a word by 0 before it is looked up.
       max_characters: W; only the first W characters of a word are read.
       max_length: maximum length of a sentence in words.
       max_pieces: maximum length of a sentence in tokens of BERT, with [CLS] and [SEP].
-      minimum_count: minimum number of occurrences of the words in the sentences from which they were taken.
+      minimum_count: minimum number of occurrences of a word in the training sentences.
     """
 
     words: Words
@@ -55,7 +55,7 @@ class WordInputs:
     names: ClassVar[tuple[str, ...]] = ("words", "characters", "word_mask")
     """Names of the arrays of a batch, except BERT's."""
     bert_names: ClassVar[tuple[str, ...]] = ("pieces", "piece_mask", "first_pieces")
-    """Names of the arrays that batches have only with BERT's tokenizer."""
+    """Names of further arrays, with BERT's tokenizer."""
 
     def __post_init__(self):
         for name in ("words", "characters"):
@@ -76,7 +76,7 @@ class WordInputs:
         Args:
           sentences: the words of each sentence.
           minimum_count: minimum number of occurrences of a word; rarer words are unknown. Characters need only one.
-          rest: other attributes of the class.
+          rest: other attributes.
         """
         empty = cls((), (), **rest)
         counts = Counter(word for sentence in sentences for word in sentence)
@@ -118,7 +118,6 @@ class WordInputs:
 
     @functools.cached_property
     def _ids_of_words(self) -> dict[str, np.ndarray]:
-        """A cache of `_ids_of`."""
         return {}
 
     def _ids_of(self, word: str) -> np.ndarray:
@@ -132,7 +131,6 @@ class WordInputs:
 
     @functools.cached_property
     def _pieces_of(self) -> dict[str, np.ndarray]:
-        """A cache of the tokens of words."""
         return {}
 
     def unknown(self, words: Sequence[str]) -> int:
@@ -154,7 +152,7 @@ class WordInputs:
         return [self._pieces_of[word] for word in words]
 
     def encode(self, words: Sequence[str]) -> dict[str, np.ndarray]:
-        """The arrays of one sentence of T words, such as words [T]; `batch` puts sentences together.
+        """The arrays of one sentence of T words, such as words [T], for `batch`.
 
         Raises: ValueError when the sentence is empty or too long; the message has its length and the maximum.
         """
@@ -186,14 +184,13 @@ class WordInputs:
         Args:
           sentences: at most B results of `encode`.
           size: B.
-          length: T, at least the `length` of each sentence; with a tokenizer, T = S, so that JAX compiles fewer
-            programs.
+          length: T, at least the `length` of each sentence; with a tokenizer T = S, to compile fewer programs.
 
         Returns:
           `words` [B, T] int32, `characters` [B, T, W] int32, `word_mask` [B, T] bool, False for padding; with a
           tokenizer also `pieces` [B, S] int32, `piece_mask` [B, S] bool, and `first_pieces` [B, T] int32, the position
-          of each word's first token. Padding is 0. The piece mask of the first position is always True, since softmax
-          needs at least one token.
+          of each word's first token. Padding is 0. The first position of the piece mask is always True, since softmax
+          needs one token.
         """
 
         def of(name: str) -> list[np.ndarray]:
@@ -223,11 +220,11 @@ class WordInputs:
         return len(encoded["words" if self.pieces is None else "pieces"])
 
     def length(self, words: Sequence[str]) -> int:
-        """Minimum T of a batch with this sentence: its number of words, or with a tokenizer of tokens."""
+        """Minimum T of a batch with this sentence: its number of words, or of tokens."""
         return len(words) if self.pieces is None else 2 + sum(map(len, self.word_pieces(words)))
 
     def problem(self, words: Sequence[str]) -> str | None:
-        """Why `parts` cannot split a sentence: a word that has more tokens of BERT than a sentence may have."""
+        """Why `parts` cannot split a sentence: a word with more tokens of BERT than a sentence may have."""
         if self.pieces is None or not words:
             return None
         sizes = [len(ids) for ids in self.word_pieces(words)]
@@ -244,10 +241,10 @@ class WordInputs:
 
         Args:
           words: the T words of the sentence.
-          inside: [T] whether an entity continues at the word; a part should not start there. () = no entities. An
-            entity that is longer than a part is split nevertheless.
+          inside: [T] whether an entity continues at the word; parts start elsewhere, if the entity fits into one.
+            () = no entities.
 
-        Raises: ValueError for a word that has more tokens of BERT than a sentence may have.
+        Raises: ValueError for a word with more tokens of BERT than a sentence may have.
         """
         problem = self.problem(words)
         if problem is not None:

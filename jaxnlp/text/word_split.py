@@ -2,8 +2,8 @@
 
 The rule of the unit "words", from the first choice to the last:
 
-- Web addresses that begin with http://, https://, ftp:// or www., without the marks that end a sentence, and e-mail
-  addresses are one word each.
+- Web addresses (http://, https://, ftp:// or www.), without marks that end a sentence, and e-mail addresses are one
+  word each.
 - Letters with a full stop after each are one word: U.N.
 - Numbers with points, commas, colons, slashes or hyphens between their digits are one word: 3,000.50, 1996-08-22.
 - n't and 's, 're, 've, 'll, 'd, 'm at the end of a word are words of their own, as in English treebanks: do n't.
@@ -32,7 +32,7 @@ _ELIDED = (
     "all|coll|dall|dell|nell|sull|un|quest|quell|dov|com|anch"  # Italian
 )
 _MARKED = (*range(0x300, 0x20000), *range(0xE0100, 0xE01F0))
-"""Code points among which all combining marks are."""
+"""Code points that include all combining marks."""
 
 
 class PlacedWord(NamedTuple):
@@ -48,8 +48,7 @@ def split_words(text: str, unit: Unit = "words") -> list[PlacedWord]:
 
     Args:
       text: the text.
-      unit: "words": words, numbers, abbreviations and punctuation marks by the rule of this module. "characters": all
-        characters, combining marks among them.
+      unit: "words", by the rule of this module, or "characters": all characters, combining marks included.
 
     >>> [word for word, _, _ in split_words("The U.N. doesn't meet Ann-Marie's team.")]
     ['The', 'U.N.', 'does', "n't", 'meet', 'Ann-Marie', "'s", 'team', '.']
@@ -59,8 +58,8 @@ def split_words(text: str, unit: Unit = "words") -> list[PlacedWord]:
 
 
 def placed_words(sentence: str | Sequence[str], unit: Unit = "words") -> list[PlacedWord]:
-    """The words of a text, as `split_words` finds them; or the words of a list, without white space around them, with
-    their indices as positions. Blank words of a list are left out.
+    """The words of a text, by `split_words`; or the words of a list, stripped and without blank ones, with their
+    indices as positions.
 
     >>> placed_words(["New York", "sleeps "])[1]
     PlacedWord(word='sleeps', start=1, stop=2)
@@ -72,7 +71,6 @@ def placed_words(sentence: str | Sequence[str], unit: Unit = "words") -> list[Pl
 
 @functools.cache
 def _words() -> re.Pattern[str]:
-    """The rule for words."""
     marks = _class_of_marks()
     character = rf"\w[{marks}\u00ad\u200c\u200d]*"  # soft hyphens and joiners are inside words
     modifiers = rf"[{marks}\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*"  # also skin tones, and the letters of flags

@@ -15,7 +15,7 @@ import numpy as np
 
 _logger = logging.getLogger(__name__)
 _LARGEST = 1e15
-"""Of a vector's numbers: the variance of larger ones is not finite in 32 bits."""
+"""Maximum of a vector's numbers: the variance of larger ones is not finite in 32 bits."""
 
 
 class WordVectors(NamedTuple):
@@ -23,7 +23,7 @@ class WordVectors(NamedTuple):
 
     Attributes:
       vectors: in the order of the words [V, D] float32.
-      known: which of the words the file has [V] bool; the vectors of the others are random.
+      known: whether the file has the word [V] bool; other vectors are random.
     """
 
     vectors: np.ndarray
@@ -34,10 +34,10 @@ def read_word_vectors(path: str | Path, words: Sequence[str], *, seed: int = 0) 
     """Reads the vectors of a vocabulary's words from a text file.
 
     Each line has a word and its D numbers, separated by blanks. The first line may be a header: the number of vectors,
-    and D. Files that end in .gz are uncompressed. If a word has several lines, the first one counts. A word may contain
-    blanks, as a few words of GloVe do.
+    and D. Files that end in .gz are decompressed. The first line of a word counts. A word may contain blanks, as a few
+    of GloVe's do.
 
-    Words that the file does not have are uniform in [-a, a], with the variance of the words that it has.
+    Vectors of missing words are uniform in [-a, a], with the variance of the known ones.
 
     Args:
       path: the file.
@@ -86,7 +86,7 @@ def read_word_vectors(path: str | Path, words: Sequence[str], *, seed: int = 0) 
 
 
 def initial_word_vectors(path: str, words: Sequence[str], width: int, field: str) -> np.ndarray:
-    """The vectors of `read_word_vectors`, for a model's embeddings [V, D]. A warning if the file has few of the words.
+    """The vectors of `read_word_vectors`, for a model's embeddings [V, D]. Warns if few words are known.
 
     Args: words: the vocabulary; width: D of the model; field: its option.
 
@@ -146,7 +146,7 @@ def _numbers(columns: bytes) -> list[float]:
 
 
 def _is_number(column: bytes) -> bool:
-    """Whether a column is a number of a vector; for Python 1_000 is one, too."""
+    """Whether a column is a number; Python would also accept 1_000."""
     try:
         return b"_" not in column and abs(float(column)) <= _LARGEST
     except ValueError:

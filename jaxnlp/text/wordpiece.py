@@ -35,8 +35,7 @@ class WordPieceVocabulary(EncoderVocabulary):
           strip_accents: remove accents; None = if texts are lowercased.
           split_chinese: every Chinese character is a word.
 
-        Raises:
-          ValueError: when tokens are not distinct, or special tokens are missing.
+        Raises: ValueError when tokens are not distinct, or special tokens are missing.
         """
         ids = ids_of(pieces)
         refuse_lacking(ids, SPECIAL)
@@ -49,14 +48,14 @@ class WordPieceVocabulary(EncoderVocabulary):
     def of_texts(
         cls, texts: Sequence[str], size: int, *, minimum_count: int = 2, lowercase: bool = True
     ) -> "WordPieceVocabulary":
-        """A vocabulary for texts: their characters, and tokens made by merging the most frequent neighbours.
+        """A vocabulary for texts: their characters, and tokens made by merging the most frequent pairs.
 
         The same texts in the same order give the same tokens with the same ids.
 
         Args:
           texts: split into words as BERT does.
-          size: maximum V; V is smaller when no more neighbours are frequent enough.
-          minimum_count: minimum number of occurrences of neighbours to be merged.
+          size: maximum V; V is smaller when no more pairs are frequent enough.
+          minimum_count: minimum number of occurrences of a merged pair.
           lowercase: lowercase texts.
 
         Raises:

@@ -9,11 +9,11 @@ from jaxnlp.text import UnknownTokenError, list_of_strings
 from jaxnlp.text.vocabulary import Vocabulary
 
 EOL, UNK = "<eol>", "<unk>"
-"""The words for a line feed and for words that are not in the vocabulary, in vocabularies that have them."""
+"""The words for a line feed and for unknown words, in vocabularies that have them."""
 
 
 class UnknownWordError(UnknownTokenError):
-    """A text contains words that are not in the vocabulary, and the vocabulary has no unknown word."""
+    """A text contains words outside the vocabulary, which has no unknown word."""
 
 
 class WordVocabulary(Vocabulary):
@@ -43,7 +43,6 @@ class WordVocabulary(Vocabulary):
 
     @property
     def size(self) -> int:
-        """V."""
         return len(self.words)
 
     def __eq__(self, other: object) -> bool:
@@ -61,7 +60,7 @@ class WordVocabulary(Vocabulary):
         return self.encode_words(whitespace_split(text) if EOL in self._ids else text.split())
 
     def count_unknown(self, text: str) -> int:
-        """Number of a text's words that `unknown` replaces."""
+        """Number of a text's unknown words."""
         return sum(word not in self._ids for word in text.split()) if self.unknown else 0
 
     def encode_words(self, words: Sequence[str]) -> np.ndarray:
@@ -75,19 +74,16 @@ class WordVocabulary(Vocabulary):
     def decode(self, ids: Iterable[int]) -> str:
         """The text of a sequence of ids: each word after a blank, EOL as a line feed.
 
-        The texts of two sequences, concatenated, are the text of both, so that generated words can be printed one by
-        one after the prompt.
+        So generated words can be printed one by one after the prompt.
         """
         words = (self.words[int(token_id)] for token_id in ids)
         return "".join("\n" if word == EOL else f" {word}" for word in words)
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON."""
         return {"words": list(self.words), "unknown": self.unknown}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """The vocabulary whose `to_json` this is. Raises: ValueError naming the wrong entry."""
         words = list_of_strings(fields, "words")
         unknown = fields.get("unknown", 0)
         if unknown is not None and not isinstance(unknown, str):

@@ -1,4 +1,5 @@
-"""The command line of training: a recipe's name, then fields of its config. Options of other tools are suggested."""
+"""The command line of training: a recipe's name, then fields of its config. Suggests options for names of other
+tools."""
 
 import dataclasses
 import re
@@ -55,7 +56,7 @@ OTHER_NAMES = {
     "data.overlap": ("stride", "doc-stride"),
     "data.max-length": ("max-seq-length", "max-seq-len"),
 }
-"""Options, and their aliases in other tools."""
+"""Options, and their names in other tools."""
 _OF_EPOCHS = re.compile(r"there is no option --\S*epochs?\b")
 
 
@@ -72,8 +73,8 @@ class RunOptions(ProcessOptions, DeviceOptions):
     workdir: Path | None = None
     """Folder of the run; None = runs/RECIPE. To resume a run, repeat the command, or give only --resume FOLDER."""
     extend: bool = False
-    """Allow more total steps than the run was started with, even if its learning-rate schedule depends on their number:
-    the remaining steps then follow the longer schedule."""
+    """Allow more total steps than at the run's start, even if the learning-rate schedule depends on their number: the
+    remaining steps then follow the longer schedule."""
     compilation_cache: Path | None = None
     """Compilation cache folder; None = $JAX_COMPILATION_CACHE_DIR, or a folder in jaxnlp's cache."""
 
@@ -81,8 +82,8 @@ class RunOptions(ProcessOptions, DeviceOptions):
 def parse(arguments: list[str], options: Options, *, program: str) -> tuple[TrainConfig, Options]:
     """Parses a command: a recipe's name, then fields of its config and of the program's options.
 
-    Exits with status 0 after printing help, and with status 2 after printing tyro's error for a value that is missing
-    or of the wrong type.
+    Exits with status 0 after help, and with status 2 after tyro's error for a value that is missing or of the wrong
+    type.
 
     Args:
       arguments: the command without the program's name.
@@ -101,9 +102,9 @@ def parse(arguments: list[str], options: Options, *, program: str) -> tuple[Trai
 
 
 def parse_resumed(arguments: list[str], program: str) -> tuple[TrainConfig, RunOptions]:
-    """Parses what follows `--resume`: a run's folder, then fields that differ from the run's.
+    """Parses the arguments of `--resume`: a run's folder, then fields that differ from the run's.
 
-    Returns: the config with which the run started, with these fields; and the options.
+    Returns: the run's initial config, with these fields; and the options.
 
     Raises: UsageError, RunError, ConfigError.
     """
@@ -141,7 +142,7 @@ def _typed(config: TrainConfig, options: Options, fields: list[str], *, program:
 
 
 def similar(option: str, known: list[str]) -> list[str]:
-    """The known options most similar to one without its dashes; aliases from other tools count."""
+    """The known options most similar to one without its dashes, by names in other tools too."""
     last = option.rpartition(".")[2]
     ours = [name for name, others in OTHER_NAMES.items() if last in others and name in known]
     return ours or similar_options(option, known)

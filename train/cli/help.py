@@ -25,8 +25,7 @@ def show_topic(topic: str, parts: Sequence[Config], *, program: str, description
 
     Args:
       topic: "" for the usual options; `RUN`, `ALL` or a group, such as `model`.
-      parts: the program's options and the config. Of the config's usual options, those without an effect on the program
-        are left out: the program's `unused` names them.
+      parts: the program's options and the config, of whose usual options the program's `unused` ones are left out.
       program: the program's name as typed, with the recipe.
       description: text at the top of the help.
 

@@ -54,7 +54,7 @@ def entries(trained: Trained, config: TrainConfig, split: str, evaluation: Evalu
 
 
 def public_name(files: Sequence[Path]) -> str:
-    """What stands for a split in the entries of files: their paths in JAXNLP_DATA. Raises: ValueError for others."""
+    """The name of files in the ledger, their paths in JAXNLP_DATA. Raises: ValueError for other files."""
     data = Path(os.environ.get("JAXNLP_DATA", os.devnull)).resolve()
     others = [str(file) for file in files if not file.resolve().is_relative_to(data)]
     if others:
@@ -92,7 +92,7 @@ def append(new: list[dict[str, Any]], ledger: Path, run: Path) -> Path:
 
 
 def _origin(folder: Path) -> dict[str, Any] | None:
-    """The cost of the run in `init_from`; None if it is not a run or does not exist."""
+    """The cost of the run in `init_from`; None if that is not a run or does not exist."""
     if not (folder / run_folder.METRICS_FILE).exists():
         return None
     rows = read_metrics(folder / run_folder.METRICS_FILE)
@@ -120,7 +120,7 @@ def _portable_name(name: str) -> str:
 
 
 def _strip_paths(command: str | None) -> str | None:
-    """A command without the paths of folders, which do not affect the numbers; None without a command."""
+    """A command without paths, which do not affect the numbers; None without a command."""
     if command is None:
         return None
     words = shlex.split(command)

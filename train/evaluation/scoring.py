@@ -40,8 +40,8 @@ class SplitScoring:
       training: the training examples, or None.
       objective: of the run.
       layout: of the devices.
-      kept: results of `once`; training gives the same dict to each evaluation, so that programs compile once.
-      ahead: compiles programs in threads; None = each is compiled when it is called.
+      kept: results of `once`, shared by a run's evaluations, so that programs compile once.
+      ahead: compiles programs in threads; None = at their first calls.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class SplitScoring:
 
 
 def _real_rows(batch: NumpyBatch) -> np.ndarray:
-    """[B] bool: which rows are examples, not padding."""
+    """[B] bool: whether rows are examples, not padding."""
     mask = np.asarray(batch["loss_mask"])
     return np.asarray(mask.reshape(len(mask), -1).any(axis=1))
 

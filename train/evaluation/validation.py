@@ -15,7 +15,7 @@ from train.step import TrainState
 
 
 class Validation:
-    """The task's evaluator `validation` on the validation split; compiles each program once, if possible ahead."""
+    """The task's evaluator `validation` on the validation split; compiles each program once, ahead if possible."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class Validation:
         ahead: AheadCompiler,
         kept: dict[Hashable, Any] | None = None,
     ):
-        """Args: kept: results of `Scoring.once`; several runs may share them, so that each program compiles once."""
+        """Args: kept: results of `Scoring.once`, perhaps shared by runs, so that each program compiles once."""
         self._setup, self._layout, self._workdir, self._ahead = setup, layout, workdir, ahead
         self._evaluator = setup.config.task.evaluators["validation"]()
         self._kept: dict[Hashable, Any] = {} if kept is None else kept

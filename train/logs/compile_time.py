@@ -1,4 +1,4 @@
-"""The compile time of this process, which the estimate of the remaining time leaves out."""
+"""The compile time of this process, for the estimate of the remaining time."""
 
 import contextlib
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 BACKGROUND = "compile-ahead"
-"""Start of the names of threads that compile while training continues."""
+"""Prefix of the names of threads that compile during training."""
 _EVENTS = ("/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compile/backend_compile_duration")
 _seconds = 0.0
 

@@ -1,7 +1,7 @@
 """TensorBoard's event files, with scalars and texts.
 
-A file is a sequence of records, each a message of TensorFlow's `event.proto`. TensorBoard's own writers would import
-TensorFlow or PyTorch, and would write in a thread, whose errors do not reach the run.
+A file is a sequence of records, each a message of TensorFlow's `event.proto`. TensorBoard's own writers import
+TensorFlow or PyTorch, and write in a thread, whose errors do not reach the run.
 
 Source: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details and
 https://protobuf.dev/programming-guides/encoding.
@@ -26,7 +26,7 @@ class EventFile:
     """The event file of one start. Every event is on disk as soon as it is added; see `close`.
 
     Args:
-      folder: for TensorBoard; made with its parents if it does not exist.
+      folder: for TensorBoard; created with its parents.
       first_step: TensorBoard hides earlier files' events from this step on.
 
     Raises: OSError, as all methods.
@@ -69,7 +69,7 @@ class EventFile:
 
 
 def _field(number: int, wire_type: int, content: bytes) -> bytes:
-    """A field with a number below 16: its key, the length of its content if that may vary, its content."""
+    """A field with a number below 16: its key, the length of variable content, its content."""
     length = _varint(len(content)) if wire_type == BYTES else b""
     return bytes([number << 3 | wire_type]) + length + content
 

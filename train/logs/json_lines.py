@@ -1,4 +1,4 @@
-"""Files of a run with a JSON object, such as config.json, or with one on each line, such as metrics.jsonl."""
+"""A run's files with a JSON object, such as config.json, or with one on each line, such as metrics.jsonl."""
 
 import json
 from collections.abc import Mapping
@@ -30,9 +30,9 @@ class Line(NamedTuple):
 
 
 def read_lines(path: Path, **fields: type) -> list[Line]:
-    """The lines of a file, in order; [] if the file does not exist.
+    """The lines of a file, in order; [] without the file.
 
-    A last line that is not JSON is ignored: a process was killed while it wrote that line. Empty lines are ignored.
+    Empty lines are ignored, and so is a last line that is not JSON, which a killed process left.
 
     Args:
       path: of the file.

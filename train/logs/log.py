@@ -29,7 +29,7 @@ SECONDS_BETWEEN_BARS = 1.0
 """Seconds between two updates of the bar."""
 
 LONG_SECONDS = 1.0
-"""Compilation by an evaluation is announced if it takes as long."""
+"""An evaluation's compilation is announced if it takes this long."""
 
 STEPS_BEFORE_ESTIMATE = 10
 """Steps of this start before the remaining time is estimated, from the steps after the first."""
@@ -40,7 +40,7 @@ class Pace:
     """Inputs to the estimate of the remaining time, without compilation.
 
     Attributes:
-      first: train_seconds at the end of this start's first step; None = before its end.
+      first: train_seconds at the end of this start's first step; None = before it.
       evaluation: seconds of the newest evaluation and of saving after it; the first ones also import and compile.
     """
 
@@ -51,20 +51,20 @@ class Pace:
 class RunLog:
     """Writes a run's metrics to files and to the console; a context manager.
 
-    Between two calls of `log_train` the metrics stay on the device. It waits only for two steps of a start: the first,
-    which compiles, and the tenth, after which the remaining time is estimated.
+    Between two calls of `log_train` the metrics stay on the device. It waits only for the first step of a start, which
+    compiles, and for the tenth, after which the remaining time is estimated.
 
     Args:
       workdir: the run's folder.
       console: prints progress: a bar on a terminal, otherwise plain lines.
       total_steps: the length of the run.
-      first_step: steps done before this start; lines that an earlier start wrote after it are dropped.
-      evaluations: evaluations done before this start; None = not known.
+      first_step: steps done before this start; later lines of an earlier start are dropped.
+      evaluations: evaluations done before this start; None = unknown.
       evaluate_every_steps: evaluation interval, for the estimate of the remaining time; None = no evaluations.
       train_seconds: spent on training before this start.
       progress: the metric whose count is the throughput.
       unit: the noun for the count: tokens, examples.
-      writes: whether this process writes and prints; None = only process 0 does.
+      writes: whether this process writes and prints; None = only process 0.
     """
 
     def __init__(
@@ -214,12 +214,12 @@ class RunLog:
         self._show(step, self._status, now=step == self._total_steps)
 
     def announce_evaluation(self) -> None:
-        """Says in the bar of progress that an evaluation starts."""
+        """Shows the start of an evaluation in the progress bar."""
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], status="evaluating")
 
     def announce_compilation(self, seconds: float) -> None:
-        """Says that an evaluation waited for programs that its evaluator had not named, if it took long."""
+        """Announces that an evaluation waited long for programs that its evaluator had not named."""
         if seconds >= LONG_SECONDS:
             self._print(f"the evaluation compiled programs of its own for {seconds:.0f} s")
 
@@ -233,8 +233,7 @@ class RunLog:
     def log_sections(self, step: int, sections: Sequence[Section]) -> None:
         """Writes sections for the report; marked texts also go to TensorBoard.
 
-        Raises:
-          ValueError: when the report cannot draw a section; nothing is written then.
+        Raises: ValueError when the report cannot draw a section; nothing is written then.
         """
         rows = [section_to_json(LoggedSection(step, each.name, each.keep, each.content)) for each in sections]
         for section, row in zip(sections, rows, strict=True):
@@ -275,7 +274,8 @@ class RunLog:
             self._print(f"step {done}/{self._total_steps}  {status}")
 
     def _time_left(self, done: int) -> str:
-        """Estimated from the mean time of steps after the first and the newest evaluation; "" before ten steps."""
+        """The remaining time, from the mean time of steps after the first and the newest evaluation; "" before ten
+        steps."""
         here = done - self._first_step
         if self._pace.first is None or (done < self._total_steps and here < STEPS_BEFORE_ESTIMATE):
             return ""

@@ -1,6 +1,6 @@
 """Optimizers: a class for each, and their common options. `train.optimizer.chain` makes the optax transformation.
 
-A further optimizer is a further subclass of `OptimizerConfig`.
+A new optimizer is a new subclass of `OptimizerConfig`.
 """
 
 import dataclasses
@@ -37,13 +37,13 @@ class OptimizerConfig(Choice):
     """Learning rate of each block relative to the block above it, for fine-tuning; embeddings have the lowest. 1 = the
     same rate for all."""
     blocks_lr_ratio: Annotated[float, Within("(0, 1]")] = 1.0
-    """Learning rate of the blocks and of the embeddings below them, relative to the layers above the blocks: pretrained
-    blocks learn more slowly than new layers. 1 = the same rate for all."""
+    """Learning rate of blocks and embeddings relative to the layers above the blocks, so that pretrained blocks learn
+    more slowly than new layers. 1 = the same rate for all."""
     max_grad_norm: Positive | None = 1.0
     """Maximum global gradient norm; None = no clipping."""
     head_max_norm: Positive | None = None
-    """Maximum norm of the weights of each output of the model, such as each class; larger norms are rescaled to it
-    after each update. None = no maximum."""
+    """Maximum norm of the weights of each output of the model, such as each class; larger norms are rescaled after each
+    update. None = no maximum."""
     reference_tokens: Count | None = None
     """Multiply the learning rate of each step by its number of tokens divided by N, for batches of different lengths;
     None = no scaling."""
@@ -52,12 +52,12 @@ class OptimizerConfig(Choice):
     """Names of parameters that are not trained, or of modules around them, such as encoder; none = train all. Their
     dropout stays: set its rates to 0."""
     lora_rank: Natural = 0
-    """LoRA: each matrix stays, a product of two factors of rank N is added to it, and only the factors and the output
-    layers are trained; 0 = train all parameters."""
+    """LoRA: keep each matrix, add a product of two factors of rank N, and train only the factors and the output layers;
+    0 = train all parameters."""
     lora_alpha: Positive = 16.0
     """LoRA: the product of the factors is multiplied by N divided by the rank."""
     lora_targets: tuple[str, ...] = ()
-    """LoRA: names of the dense layers that have factors, or of modules around them, such as attention; none = all dense
+    """LoRA: names of the dense layers with factors, or of modules around them, such as attention; none = all dense
     layers."""
     lora_heads: bool = True
     """LoRA: also train the output layers, which are not factored."""
@@ -109,8 +109,7 @@ class Muon(AdamW, kind="muon"):
     """Decay rate of Muon's running mean of gradients."""
 
     def direction(self, describe: Describe) -> optax.GradientTransformation:
-        """Muon's for matrices, except for those that map to the model's outputs (words, classes); Adam's for the
-        rest."""
+        """Muon's for hidden matrices; Adam's for the rest."""
         muon = scale_by_muon(self.muon_momentum, describe)
         labels = functools.partial(muon_or_adam, describe=describe)
         return optax.partition({"muon": muon, "adam": super().direction(describe)}, labels)
@@ -143,7 +142,7 @@ class RMSProp(OptimizerConfig, kind="rmsprop"):
 
 
 def muon_or_adam(params: Params, describe: Describe) -> PyTree:
-    """`muon` for matrices, except for those that map to the model's outputs (words, classes); `adam` for the rest."""
+    """`muon` for matrices, except those that map to the model's outputs (words, classes); `adam` for the rest."""
 
     def label(parameter: Parameter) -> str:
         return "muon" if parameter.matrix and not parameter.head else "adam"

@@ -1,4 +1,4 @@
-"""The chain of optax transformations that updates the parameters, and its parts that optax lacks."""
+"""The chain of optax transformations for the update, and parts that optax lacks."""
 
 import functools
 from collections.abc import Callable
@@ -38,10 +38,10 @@ def make_optimizer(
       total_steps: of the run; schedules may end with it.
       parameter: the model's table, `ModelConfig.parameter`. Matrices have weight decay; matrices that are not heads
         have Muon; heads have bounded norms; the depth gives layer-wise rates.
-      frozen: whether the model does not train the parameter at a path, `ModelConfig.frozen`. Those that the config
-        names are not trained, either; see `leave_frozen`.
-      rows: index of the rows of the parameter at a path that LoRA trains, too: those of new tokens; None = none.
-      seed: of the first factors of LoRA, around all of this: see `train.optimizer.lora`.
+      frozen: whether the model does not train the parameter at a path, `ModelConfig.frozen`, besides the config's
+        names; see `leave_frozen`.
+      rows: index of the rows of the parameter at a path that LoRA also trains: those of new tokens; None = none.
+      seed: of LoRA's initial factors: see `train.optimizer.lora`.
     """
     described = functools.partial(describe, with_factors(parameter))
 
@@ -68,7 +68,7 @@ def make_optimizer(
 def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
     """Scales gradients to a global norm of at most `max_norm`, as `optax.clip_by_global_norm` does.
 
-    It multiplies all values by one factor. optax divides each value, which XLA on CPU does not fuse with Adam's loops.
+    It multiplies by one factor. optax divides each value, which XLA on CPU does not fuse with Adam's loops.
     """
 
     def update(updates: PyTree, state: optax.EmptyState, params: Params | None = None):
@@ -92,14 +92,14 @@ def bound_head_norms(max_norm: float, describe: Describe) -> optax.GradientTrans
 
         u <- w' - w,   w' = (w + u) min(1, max_norm / ||w + u||)
 
-    Output layers are the kernels with `head` in the model's table. All other updates are unchanged, like those of
-    outputs whose weights stay within the bound. It must be the last step of a chain.
+    Output layers are the kernels with `head` in the model's table; other updates are unchanged. It must be the last
+    step of a chain.
 
     Args:
       max_norm: positive.
       describe: see `train.optimizer.parameters`.
 
-    Raises: ConfigError, from `init`, when the model does not have an output layer that is trained.
+    Raises: ConfigError, from `init`, when the model trains no output layer.
 
     Source: Hinton et al. 2012; Kim 2014, section 2.1.
     """
@@ -153,9 +153,9 @@ def scale_by_progress(
     objective's progress metric.
 
     Args:
-      schedule: maps progress, [] float32 in steps or tokens, this update included, to a learning rate.
+      schedule: from progress, [] float32 in steps or tokens, this update included, to a learning rate.
       by_tokens: whether the schedule counts tokens; otherwise it counts updates.
-      reference_tokens: the learning rate is multiplied by `progress` divided by this; None = no scaling.
+      reference_tokens: the learning rate is multiplied by `progress` / `reference_tokens`; None = no scaling.
 
     Source: Merity et al. 2018, section 4.1, for learning rates that follow the sequence length.
     """

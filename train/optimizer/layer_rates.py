@@ -15,7 +15,7 @@ from train.optimizer.parameters import Describe, names
 
 
 def layer_factors(params: Params, describe: Describe, decay: float, ratio: float = 1.0) -> PyTree:
-    """Factors of the updates for layer-wise learning rates: the deeper a layer, the smaller.
+    """Factors of the updates for layer-wise learning rates.
 
     ratio decay^(L - l)   block l of L, counted from 0; the last block has ratio decay
     ratio decay^(L + 1)   below the blocks: embeddings and their normalisation
@@ -38,11 +38,10 @@ def layer_factors(params: Params, describe: Describe, decay: float, ratio: float
       ratio: of the blocks and the parameters below them, in (0, 1].
 
     Returns:
-      Float32 arrays in a tree like `params`: [1, ..., L, ..., 1] with the number of axes of a stacked parameter, and []
-      for all others.
+      Float32 arrays in a tree like `params`: [1, ..., L, ..., 1] with the axes of a stacked parameter, and [] for
+      others.
 
-    Raises:
-      ConfigError: when no parameter belongs to a block, or the model's table does not have a parameter.
+    Raises: ConfigError when no parameter belongs to a block, or the model's table does not have a parameter.
 
     Source: Howard and Ruder 2018, section 3.2 (discriminative fine-tuning); Clark et al. 2020, appendix B, for one
     decay between successive layers.

@@ -1,13 +1,13 @@
-"""LoRA: a pretrained matrix W_0 stays as it is, and the product of two small matrices, its factors, is added to it.
+"""LoRA: a pretrained matrix W_0 stays unchanged, and the product of two small matrices, its factors, is added.
 
     W = W_0 + (alpha / r) A B,    A [inputs, r],    B [r, outputs]
 
-The loss reads A and B through W alone, so their gradients follow from the gradient G of W:
+The loss depends on A and B only through W, so their gradients follow from the gradient G of W:
 
     dA = (alpha / r) G B^T,    dB = (alpha / r) A^T G
 
-LoRA is therefore a transformation of gradients around an optimizer. A run's parameters are the sums W, and all that
-reads parameters reads them as any others. The factors and their moments are state of the optimizer.
+So LoRA is a transformation of gradients around an optimizer. A run's parameters are the sums W. The factors and their
+moments are state of the optimizer.
 
 Source: Hu et al. 2022, section 4.1.
 """
@@ -32,11 +32,11 @@ from train.optimizer.partial import Index, leave_frozen
 Path = tuple[str, ...]
 Table = Callable[[Path], Parameter]
 A, B = "lora_a", "lora_b"
-"""Names of the factors. Their paths are those of their matrix, with the name at the end."""
+"""Names of the factors, at the end of their matrix's path."""
 
 
 class LoRAState(NamedTuple):
-    """The factors, as nested dicts, and the state of the optimizer that trains them and the other parameters."""
+    """The factors, as nested dicts, and the state of the optimizer for them and the other parameters."""
 
     factors: PyTree
     optimizer: PyTree
@@ -58,7 +58,7 @@ def adapted(table: Table, targets: tuple[str, ...]) -> Callable[[Path], bool]:
 
 
 def with_factors(table: Table) -> Table:
-    """The model's table, which then has the factors of its matrices, too."""
+    """The model's table with the factors of its matrices."""
 
     def entry(path: Path) -> Parameter:
         if path[-1] not in (A, B):
@@ -88,8 +88,8 @@ def with_lora(
       config: has the options of LoRA.
       table: the model's, `ModelConfig.parameter`.
       frozen: whether the parameter at a path is not trained.
-      rows: index of the rows of the parameter at a path that are trained, such as those of new tokens; None = none.
-      seed: of the first factors.
+      rows: index of the trained rows of the parameter at a path, such as those of new tokens; None = none.
+      seed: of the initial factors.
     """
 
     def whole(path: Path) -> bool:
@@ -123,11 +123,11 @@ def low_rank(
 ) -> optax.GradientTransformationExtraArgs:
     """Moves matrices by the change of their product of factors, which the optimizer trains.
 
-    Queries, keys and values have factors of their own, also where one kernel has all three. So has each block. A is
-    uniform in +-1 / sqrt(inputs) at first, as in PEFT, and B is 0.
+    Queries, keys and values have separate factors, also in one kernel, and so has each block. Initially A is uniform in
+    +-1 / sqrt(inputs), as in PEFT, and B is 0.
 
     Args:
-      optimizer: for the parameters, with the factors in the place of their matrices; see `with_factors`.
+      optimizer: for the parameters, with factors instead of their matrices; see `with_factors`.
       has_factors: whether the parameter at a path has factors.
       table: the model's, `ModelConfig.parameter`.
       rank: r.
@@ -207,7 +207,7 @@ class Product(NamedTuple):
 
     @property
     def _subscripts(self) -> tuple[str, str, str]:
-        """Of the matrix, A and B in `einsum`."""
+        """`einsum` subscripts of the matrix, A and B."""
         letters = string.ascii_lowercase[: len(self.axes)]
         inputs, packed, _ = _split(self.axes)
         first, own, last = letters[:inputs], letters[inputs], letters[inputs + 1 :]
@@ -215,8 +215,8 @@ class Product(NamedTuple):
 
 
 def factor_shapes(axes: str, shape: tuple[int, ...], rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shapes of A and B of a matrix with these axes, `Parameter.axes`, and this shape: [L, D, 3, H, K] has A
-    [L, D, 3, r] and B [L, r, 3, H, K]."""
+    """The shapes of A and B for a matrix with these axes, `Parameter.axes`, and this shape: [L, D, 3, H, K] has A [L,
+    D, 3, r] and B [L, r, 3, H, K]."""
     inputs, packed, _ = _split(axes)
     return (*shape[: inputs + 1 + len(packed)], rank), (*shape[:inputs], rank, *shape[inputs + 1 :])
 

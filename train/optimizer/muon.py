@@ -1,7 +1,7 @@
 """Muon: the gradients of weight matrices are orthogonalised, with all singular values near 1.
 
 A few directions, which many examples share, dominate the gradient of a matrix, and Adam follows them. Muon makes the
-update orthogonal: a direction that only a few examples need is learnt as fast as one that all examples need.
+update orthogonal: directions of few examples are learnt as fast as those of all.
 
 Source: Jordan et al. 2024 (Muon); Liu et al. 2025, section 2.2, for the size of the update; Wang et al. 2025 for its
 effect on rare facts.
@@ -20,17 +20,17 @@ from jaxnlp.typing import Array, Params, PyTree
 from train.optimizer.parameters import Describe
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Coefficients of the quintic iteration: steep at 0, so that singular values approach 1 fast. They do not converge."""
+"""Coefficients of the quintic iteration: steep at 0, so that singular values approach 1 fast, without convergence."""
 ITERATIONS = 5
 ADAM_SIZE = 0.2
-"""Root mean square of an update, about that of Adam, so that the same learning rate and weight decay fit both."""
+"""Root mean square of an update, about Adam's, so that one learning rate and weight decay fit both."""
 
 
 def orthogonalized(x: Array) -> Array:
     """An approximation of U V^T, for X = U S V^T: its singular values are between about 0.6 and 1.3.
 
     X <- a X + (b X X^T + c (X X^T)^2) X, five times, from X / ||X||. Operands of the products are bfloat16 where the
-    processor has instructions for it; sums are float32.
+    processor supports it; sums are float32.
 
     Args:
       x: matrices [..., M, N], float.
@@ -85,7 +85,7 @@ def scale_by_muon(momentum: float, describe: Describe) -> optax.GradientTransfor
 
 
 def _directions(gradients: PyTree, parameters: PyTree) -> PyTree:
-    """The orthogonalised updates of gradients. Those with the same axes and shape are one stack of matrices, since a
+    """The orthogonalised updates of gradients. Those of equal axes and shape are one stack of matrices, so that a
     program with few products compiles faster."""
     leaves, structure = jax.tree.flatten(gradients)
     alike: dict[tuple[str, tuple[int, ...]], list[int]] = {}
@@ -104,11 +104,10 @@ def _directions(gradients: PyTree, parameters: PyTree) -> PyTree:
 def as_matrices(axes: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """A kernel's shape as one matrix or a stack of matrices: [L, D, 3, H, K] as [L, D, 3 * H * K].
 
-    The first axis, or the first after L, is that of the inputs. All further axes together are the outputs. So a
-    convolution for Muon must have a kernel [patch height * patch width * channels, D].
+    The first axis, or the first after L, is the inputs; all further ones are the outputs. So a convolution for Muon
+    must have a kernel [patch height * patch width * channels, D].
 
-    Raises:
-      ConfigError: when there are no outputs, or L is not the first axis.
+    Raises: ConfigError when there are no outputs, or L is not the first axis.
     """
     batch = axes.startswith("L")
     if len(shape) < 2 + batch or "L" in axes[batch:]:

@@ -21,8 +21,7 @@ def names(path: tuple[Any, ...]) -> tuple[str, ...]:
 def describe(table: Callable[[tuple[str, ...]], Parameter], params: Params) -> PyTree:
     """The entry of a model's table, `ModelConfig.parameter`, for each parameter, in a tree like `params`.
 
-    Raises:
-      ConfigError: when the table does not have a parameter, or has it with another number of axes.
+    Raises: ConfigError when the table does not have a parameter, or has it with another number of axes.
     """
 
     def entry(path: tuple[Any, ...], value: Any) -> Parameter:

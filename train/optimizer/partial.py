@@ -1,4 +1,4 @@
-"""Optimizers and gradients that see only a part of the parameters."""
+"""Optimizers and gradients for a part of the parameters."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,14 +13,13 @@ from jaxnlp.typing import Array, Params, PyTree
 from train.optimizer.parameters import names
 
 Index = tuple[slice, ...]
-"""Of an array."""
+"""Index of an array."""
 
 
 def without_gradients(objective: Objective, frozen: Callable[[tuple[str, ...]], bool]) -> Objective:
-    """The objective, whose gradient of frozen parameters is 0: a step does not compute it.
+    """The objective with a gradient of 0 for frozen parameters, which a step does not compute.
 
-    Args:
-      frozen: whether the parameter at a path is frozen.
+    Args: frozen: whether the parameter at a path is frozen.
     """
 
     def loss(params: Params, *arguments: Any) -> Any:
@@ -42,9 +41,9 @@ def leave_frozen(
     If nothing is frozen, the state is that of the optimizer.
 
     Args:
-      optimizer: for the other parameters, some of which may have fewer rows.
+      optimizer: for the other parameters, some perhaps with fewer rows.
       frozen: whether the parameter at a path is frozen.
-      rows: the index of the rows that are trained of another parameter; None = all.
+      rows: the index of the trained rows of another parameter; None = all.
     """
 
     def trained(path: tuple[Any, ...], x: Array) -> PyTree:

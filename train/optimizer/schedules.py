@@ -5,7 +5,7 @@ After a linear warmup,
     rate(progress) = peak * progress / warmup    up to `warmup`
                    = peak * shape(progress)      after it
 
-with progress in steps or tokens, this update included. A further schedule is a further class.
+with progress in steps or tokens, this update included. A new schedule is a new class.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from jaxnlp.config import Choice, Fraction, Natural, ProperFraction, Within
 from jaxnlp.typing import Array
 
 Length = Annotated[int, Within("[1, 1000000000000001)")]
-"""In steps or tokens, of which there may be more than 32 bits can count; their number is a float."""
+"""In steps or tokens, perhaps more than 32 bits can count, so a float."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,11 +52,11 @@ class Schedule(Choice):
         return None
 
     def state(self, step: int, total_steps: int) -> str:
-        """The position of a step in the schedule, to complete "the learning rate ..."."""
+        """The position of a step in the schedule, which completes "the learning rate ..."."""
         return f"follows the schedule {self.kind}"
 
     def shortfalls(self, total_steps: int, evaluations: int) -> list[str]:
-        """A line for each setting that needs more steps, or more evaluations, than the run has."""
+        """A line for each setting that needs more steps or evaluations than the run has."""
         if self.unit == "tokens" or self.warmup <= total_steps:
             return []
         return [
@@ -107,7 +107,6 @@ class Falling(Schedule):
 
     @property
     def ends_with_run(self) -> bool:
-        """Whether no other end is set."""
         return self.end is None
 
     def state(self, step: int, total_steps: int) -> str:
@@ -128,8 +127,7 @@ class Cosine(Falling, kind="cosine"):
 
     floor + (peak - floor) (1 + cos(pi (progress - warmup) / (end - warmup))) / 2,   floor = peak * min_lr_ratio
 
-    Source: Loshchilov and Hutter 2017, eq. 5, without restarts; karpathy/minGPT counts progress in the same way, with
-    min_lr_ratio 0.1.
+    Source: Loshchilov and Hutter 2017, eq. 5, without restarts; karpathy/minGPT, with min_lr_ratio 0.1.
     """
 
     def shape(self, progress: Array, total_steps: int) -> Array:
@@ -159,7 +157,6 @@ class OneCycle(Falling, kind="one_cycle"):
     """First learning rate, as a fraction of the peak."""
 
     def rate(self, progress: Array, *, peak: float, total_steps: int) -> Array:
-        """Half a cosine up, and half a cosine down."""
         up = _half_cosine(self.start_lr_ratio, 1.0, _share(progress, 0, self.warmup))
         down = _half_cosine(1.0, self.min_lr_ratio, self._fallen(progress, total_steps))
         return peak * jnp.where(progress < float(self.warmup), up, down)
@@ -193,7 +190,7 @@ class Exponential(Step, kind="exponential"):
 class CosineRestarts(Schedule, kind="cosine_restarts"):
     """Half a cosine from the peak to the floor, peak * min_lr_ratio, which restarts.
 
-    The first lasts `interval`, and each next one is `growth` times as long as the one before it.
+    The first lasts `interval`, and each next one `growth` times as long as the previous one.
 
     Source: Loshchilov and Hutter 2017, eq. 5.
     """
@@ -201,7 +198,7 @@ class CosineRestarts(Schedule, kind="cosine_restarts"):
     interval: Length
     """Length of the interval before the first restart."""
     growth: Annotated[float, Within("[1, inf)")] = 1.0
-    """Length of each interval, relative to the one before it."""
+    """Length of each interval, relative to the previous one."""
     min_lr_ratio: Fraction = 0.1
     """Lowest learning rate, as a fraction of the peak."""
 
@@ -225,8 +222,7 @@ class Plateau(Constant, kind="plateau"):
     """The peak, which is lowered when the validation loss stops falling.
 
     A loss is an improvement if it is below the lowest one by at least 1e-4 of it. After more than `patience`
-    evaluations in a row without an improvement, the rate is multiplied by `decay_factor`, and the count restarts. NaN
-    is not an improvement.
+    consecutive evaluations without an improvement, the rate is multiplied by `decay_factor`, and the count restarts.
 
     Source: PyTorch's ReduceLROnPlateau, with its defaults.
     """
@@ -239,7 +235,6 @@ class Plateau(Constant, kind="plateau"):
     """Lowest learning rate, as a fraction of the peak."""
 
     def scale(self, losses: Sequence[float]) -> float:
-        """The factor of the learning rate after evaluations with these validation losses."""
         scale, lowest, without = 1.0, math.inf, 0
         for loss in losses:
             limit = lowest if lowest == math.inf else lowest - 1e-4 * abs(lowest)

@@ -5,7 +5,7 @@
     tensor  they share heads, feed-forward widths and vocabularies; with a mesh of two axes also the rows
     pmap    as jit, with one program per device, for code bases that use pmap
 
-A checkpoint has the layout of no mode, so a run may continue in another one.
+Checkpoints do not depend on the mode, so a run may continue in another one.
 """
 
 import dataclasses
@@ -37,8 +37,8 @@ class DeviceOptions(Config):
     """How devices share a step. jit: the rows of a batch. fsdp: also the parameters. tensor: heads, feed-forward widths
     and vocabularies. pmap: as jit, with one program per device."""
     mesh: str | None = None
-    """The number of devices along each axis, such as data=4,model=2; None = all along model with tensor, and along data
-    otherwise."""
+    """The number of devices along each axis, such as data=4,model=2; None = all along model with tensor, otherwise
+    along data."""
 
 
 class Parallel(Protocol):
@@ -56,7 +56,7 @@ class Parallel(Protocol):
         """
 
     def lines(self) -> list[str]:
-        """What a run prints about its devices, if parameters are not whole on each of them."""
+        """Lines that a run prints about its devices, if parameters are not whole on each of them."""
 
     def initialise(self, make: Callable[..., TrainState], *arguments: Any) -> TrainState:
         """The state that `make(*arguments)` returns, laid out over the devices, without another copy."""
@@ -68,12 +68,10 @@ class Parallel(Protocol):
         """The abstract state that the step takes; None = the mode knows it only from the state itself."""
 
     def place(self, tree: Any) -> Any:
-        """Lays out a state, or part of one, that was read from a checkpoint, for the step."""
+        """Lays out a state, or part of one, from a checkpoint, for the step."""
 
     def put_batch(self, batch: Mapping[str, Any], accumulation_steps: int = 1) -> Batch:
-        """Pads a batch, splits it into accumulation parts, and lays it out over the devices.
-
-        If the batch has a batch of each of several parts, it does so with each."""
+        """Pads a batch, or one of each part, splits it into accumulation parts, and lays it out over the devices."""
 
     def empty_carry(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
         """The carry before the first batch, for this many rows before padding, laid out for the step."""
@@ -89,10 +87,11 @@ class Parallel(Protocol):
         """The jitted evaluation step."""
 
     def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
-        """A jitted function of laid-out parameters and a batch of `put_batch`; `rows_of` its result are on the host."""
+        """A jitted function of laid-out parameters and a batch of `put_batch`; `rows_of` brings its result to the
+        host."""
 
     def rows_of(self, outputs: PyTree) -> PyTree:
-        """The rows that a function of `compile_outputs` returned, on the host."""
+        """The rows of a result of `compile_outputs`, on the host."""
 
     def fetch(self, tree: Any) -> Any:
         """A state, or part of one, without the device layout; a view if nothing changes."""
@@ -109,11 +108,10 @@ def make_parallel(
     Args:
       mode: see the module.
       devices: None = all devices, or with pmap those of this process.
-      mesh: the number of devices along each axis, such as `data=4,model=2`; None = all along `model` with the mode
-        tensor, and along `data` with the others.
+      mesh: see `DeviceOptions`.
 
     Raises: ValueError for an unknown mode; ConfigError for pmap with several processes, which would train separately,
-      and for a mesh that the mode or the devices do not fit.
+      and for a mesh that does not fit the mode or the devices.
     """
     DeviceOptions(mode, mesh)  # checks the mode
     if mode == "pmap":
@@ -126,7 +124,7 @@ def make_parallel(
 
 
 def mesh_parallel(mode: MeshMode, devices: Sequence[jax.Device], mesh: str | None = None) -> MeshParallel:
-    """`make_parallel` for the modes that have a mesh, also for devices that are not on this machine."""
+    """`make_parallel` for the modes with a mesh, also for devices on another machine."""
     return MeshParallel(_mesh(mode, devices, mesh), fsdp=mode == "fsdp")
 
 

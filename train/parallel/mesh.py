@@ -1,9 +1,9 @@
 """One jitted program over a mesh of all devices.
 
-The devices of the axis `data` share the rows of a batch. Each computes the gradient of its rows (shard_map), so a fast
-path of one device is a fast path of many, and nothing but sums of gradients and metrics crosses the devices. With FSDP
-they share the parameters, too: a layer's are gathered where it is computed, and its gradients are scattered. XLA
-divides the rest, such as the update, and everything along the axis `model`.
+The devices of the axis `data` share the rows of a batch. Each computes the gradient of its rows (shard_map), so fast
+paths of one device work, and only sums of gradients and metrics cross the devices. With FSDP they share the parameters,
+too: a layer's are gathered where it is computed, and its gradients are scattered. XLA divides the rest, such as the
+update, and everything along the axis `model`.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ class MeshParallel:
       mesh: with the axis `data`, and perhaps `model`.
       fsdp: whether the devices of `data` share the parameters.
       params: the shapes of the parameters; None without `placed`.
-      placed: the placement of each parameter, in a tree like `params`; None = all are whole. See `of_model`.
+      placed: the placement of each parameter, in a tree like `params`; None = all whole. See `of_model`.
     """
 
     def __init__(self, mesh: Mesh, *, fsdp: bool = False, params: Params = None, placed: PyTree = None):
@@ -91,7 +91,7 @@ class MeshParallel:
         return Division(BATCH_AXIS, self._on_each, self._whole, self._summed)
 
     def _mapped(self, function: Callable[..., T], takes: Any, gives: Any) -> Callable[..., T]:
-        """The function, computed by each device of `data` for its part; along other axes XLA divides it."""
+        """The function, computed by each device of `data` for its part; XLA divides it along other axes."""
         return jax.shard_map(function, in_specs=takes, out_specs=gives, axis_names={BATCH_AXIS}, check_vma=False)
 
     def _on_each(self, gradients: Callable[..., Any], rows_axis: int) -> Callable[..., Any]:
@@ -187,7 +187,7 @@ class MeshParallel:
         return self.by_rows if accumulation_steps == 1 else NamedSharding(self.mesh, PartitionSpec(None, BATCH_AXIS))
 
     def batch_like(self, batch: Mapping[str, Any], accumulation_steps: int = 1) -> Any:
-        """The abstract batch that `put_batch` returns, also for devices that are not on this machine."""
+        """The abstract result of `put_batch`, also for devices on another machine."""
         if has_parts(batch):
             return {name: self.batch_like(part, accumulation_steps) for name, part in batch.items()}
         batch, sharding = self._padded(batch, accumulation_steps)
@@ -258,7 +258,7 @@ class MeshParallel:
 
 
 def _of_placements(function: Callable[..., Any], placed: PyTree, *trees: PyTree) -> PyTree:
-    """The function of each placement, and of the leaves of other trees at its place."""
+    """The function of each placement, and of the leaves of other trees at its path."""
     return jax.tree.map(function, placed, *trees, is_leaf=lambda x: isinstance(x, Placement))
 
 

@@ -1,4 +1,4 @@
-"""Data parallelism by `jax.pmap`: one program per device. It is for code bases and courses that use pmap."""
+"""Data parallelism by `jax.pmap`: one program per device, for code bases and courses that use pmap."""
 
 import dataclasses
 import functools

@@ -8,7 +8,7 @@ from jaxnlp.corpus import LazyBatch
 
 
 def pad_rows(batch: Mapping[str, np.ndarray], multiple: int, *, axis: int = 0) -> dict[str, np.ndarray]:
-    """Appends zero rows until the number of rows is a multiple; `loss_mask` is False there, so no loss counts them."""
+    """Appends zero rows, with `loss_mask` False, until the number of rows is a multiple."""
     if "loss_mask" not in batch:
         raise ValueError(f"a batch needs a loss_mask that excludes padding; it has only {', '.join(batch)}")
     missing = -batch["loss_mask"].shape[axis] % multiple
@@ -29,7 +29,7 @@ def accumulation_parts(batch: Mapping[str, np.ndarray], parts: int, devices: int
 
 
 def places(batch: Mapping[str, np.ndarray], parts: int, devices: int) -> np.ndarray:
-    """The row at each place of a padded batch [B], or of one of several parts [A, B]; -1 = padding."""
+    """The row at each position of a padded batch [B], or of one in several parts [A, B]; -1 = padding."""
     size = batch.size if isinstance(batch, LazyBatch) else len(batch["loss_mask"])
     numbers = {"loss_mask": np.arange(1, size + 1)}
     padded = pad_rows(numbers, devices) if parts == 1 else accumulation_parts(numbers, parts, devices)
@@ -37,7 +37,7 @@ def places(batch: Mapping[str, np.ndarray], parts: int, devices: int) -> np.ndar
 
 
 def rows_at(batch: Mapping[str, np.ndarray], places: np.ndarray) -> dict[str, np.ndarray]:
-    """The rows at some `places` [...], and zeros at padding; a lazy batch makes no others.
+    """The rows at some `places` [...], with zeros at padding; a lazy batch makes only these.
 
     If all are padding, one row is made, for the shapes.
     """

@@ -3,8 +3,8 @@
     model   heads H and G and their outputs O, feed-forward widths F, vocabularies V: a parameter's first one of them
     data    with FSDP the longest other axis of a matrix, but for the stacked layers L
 
-Biases and other vectors are whole on the devices of `data`: they are small, and each would cost a message of its own.
-The biases of heads are vectors, too: one for each number of each head.
+Biases, of heads too, and other vectors are whole on the devices of `data`: they are small, and each would cost a
+message.
 """
 
 import math
@@ -29,7 +29,7 @@ class Placement(NamedTuple):
     Attributes:
       spec: the axis of the mesh, or None, for each axis of the parameter.
       scanned: see `Parameter`.
-      note: along which axes of the mesh the parameter is whole although they share others, and why; "" = along none.
+      note: the axes of the mesh along which the parameter is whole, unlike others, and the reason; "" = none.
     """
 
     spec: PartitionSpec
@@ -48,8 +48,7 @@ def placements(
       mesh: the number of devices along each axis.
       fsdp: whether devices of `data` share the parameters.
 
-    Raises:
-      ConfigError: when the devices of `model` do not divide heads or a feed-forward width; and as `describe`.
+    Raises: ConfigError when the devices of `model` do not divide heads or a feed-forward width; and as `describe`.
     """
 
     def place(path: tuple[Any, ...], parameter: Parameter, value: Any) -> Placement:
@@ -91,7 +90,7 @@ def placement(
 
 
 def by_name(tree: PyTree) -> dict[str, Placement]:
-    """The placement of each parameter, by its name: the keys of its path, joined by slashes."""
+    """The placement of each parameter, by name: the keys of its path, joined by slashes."""
     leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda x: isinstance(x, Placement))
     return {"/".join(names(path)): one for path, one in leaves}
 
@@ -107,7 +106,7 @@ def values_on_each(spec: PartitionSpec, shape: tuple[int, ...], mesh: Mapping[st
 
 
 def specs_like(tree: PyTree, params: Params, specs: PyTree) -> PyTree:
-    """The specs of a tree that has arrays like the parameters, such as an optimizer's moments, at the same paths.
+    """The specs of a tree with arrays like the parameters, such as an optimizer's moments, at the same paths.
 
     Args:
       tree: arrays, or their shapes.
@@ -115,8 +114,8 @@ def specs_like(tree: PyTree, params: Params, specs: PyTree) -> PyTree:
       specs: the `PartitionSpec` of each parameter, in a tree like `params`.
 
     Returns:
-      A tree like `tree`: the spec of the parameter whose path ends an array's path and whose shape is the array's, of
-      several the one with the longest path; `PartitionSpec()` for all other arrays.
+      A tree like `tree`: for each array the spec of the parameter with its shape whose path is the longest end of its
+      path; `PartitionSpec()` without one.
     """
     of = {
         names(path): (value.shape, spec)

@@ -1,1 +1,1 @@
-"""The programs of a run: what XLA makes of them on a device, which need not be on this machine."""
+"""A run's programs, compiled by XLA for a device that need not be on this machine."""

@@ -14,7 +14,7 @@ _COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) \(.*\) -> .*\{$")
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z][\w\-]*)\((.*)$")
 _ARRAY = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
 _FREE = frozenset(("parameter", "constant", "get-tuple-element", "tuple", "bitcast", "while", "conditional", "call"))
-"""Instructions that run no kernel of their own."""
+"""Instructions without a kernel."""
 _GROUP = re.compile(
     r"replica_groups=(?:\{\{(?P<listed>[\d,]*)|\[\d+,(?P<size>\d+)\]|mesh\[(?P<mesh>[^\]]*)\].*?\{(?P<axes>'[^}]*)\})"
 )
@@ -27,7 +27,7 @@ class Instruction(NamedTuple):
 
     Attributes:
       name: unique in the program.
-      type: its array, such as `f32[8,16]{1,0}`, or tuple of arrays.
+      type: of its array, such as `f32[8,16]{1,0}`, or tuple of arrays.
       op: such as `fusion`.
       operands: the names of its operands.
       line: the whole line.
@@ -40,7 +40,7 @@ class Instruction(NamedTuple):
     line: str
 
     def attribute(self, name: str) -> str | None:
-        """The name of the computation that an attribute such as `calls` has."""
+        """The computation of an attribute such as `calls`."""
         found = re.search(rf"\b{name}=%?([\w.\-]+)", self.line)
         return None if found is None else found[1]
 
@@ -56,9 +56,9 @@ class Transfer(NamedTuple):
 
     Attributes:
       kind: one of `COLLECTIVES`.
-      bytes: of what it reduces, scatters or sends on a device, or of what it has gathered.
+      bytes: that it reduces, scatters or sends on a device, or has gathered.
       devices: number of devices in each group that exchanges its parts.
-      times: how often it runs.
+      times: number of executions.
     """
 
     kind: str
@@ -68,8 +68,8 @@ class Transfer(NamedTuple):
 
     @property
     def link_bytes(self) -> float:
-        """The bytes that each device sends in a ring, all `times` together: each sends all parts but one, and for a sum
-        that all have in the end twice as much."""
+        """The bytes that each device sends in a ring, over all `times`: all parts but one, and for an all-reduce twice
+        as much."""
         if self.kind == "collective-permute":
             return float(self.times * self.bytes)
         rounds = 2 if self.kind == "all-reduce" else 1
@@ -77,13 +77,14 @@ class Transfer(NamedTuple):
 
 
 class Program(NamedTuple):
-    """An optimised program: its computations by name, and the name of the one that starts."""
+    """An optimised program: its computations by name, and the name of the entry computation."""
 
     computations: Mapping[str, Sequence[Instruction]]
     entry: str
 
     def executed(self, computation: str | None = None, times: int = 1) -> Iterator[tuple[Instruction, int]]:
-        """The instructions that run, and how often. A loop of unknown length, and each branch, counts once."""
+        """The executed instructions and their numbers of executions. A loop of unknown length, and each branch, counts
+        once."""
         for one in self.computations[computation or self.entry]:
             yield one, times
             if one.op == "while":
@@ -95,7 +96,7 @@ class Program(NamedTuple):
                     yield from self.executed(branch, times)
 
     def _turns(self, loop: Instruction) -> int:
-        """How often a loop turns: as XLA says, or up to the constant of its condition, as JAX's scans count; else 1."""
+        """Number of turns of a loop: as XLA says, or up to the constant of its condition, as in JAX's scans; else 1."""
         known = re.search(r'known_trip_count"?:\s*\{"?n"?:"?(\d+)', loop.line)
         if known is not None:
             return int(known[1])
@@ -105,7 +106,7 @@ class Program(NamedTuple):
         return 1 if found is None else int(found[1])
 
     def kernels(self) -> Iterator[tuple[Instruction, int]]:
-        """The executed instructions that compute or move something, and how often each runs."""
+        """The executed instructions that compute or move something, and their numbers of executions."""
         return ((one, n) for one, n in self.executed() if one.op not in _FREE and not one.op.endswith("-done"))
 
     def body(self, instruction: Instruction) -> Sequence[Instruction]:
@@ -114,16 +115,16 @@ class Program(NamedTuple):
         return [one for outer in own for one in (outer, *self.body(outer))]
 
     def custom_calls(self) -> dict[str, int]:
-        """How many custom calls of each target the program has."""
+        """Number of custom calls by target."""
         targets = (one.target for one, _ in self.kernels() if one.op.startswith("custom-call"))
         return dict(collections.Counter(filter(None, targets)))
 
     def collectives(self) -> dict[str, int]:
-        """How many collective operations of each kind the program has."""
+        """Number of collective operations by kind."""
         return dict(collections.Counter(one.kind for one in self.transfers()))
 
     def transfers(self) -> list[Transfer]:
-        """The collective operations that run. One that a TPU divides among several fusions counts once."""
+        """The executed collective operations. One that a TPU divides among several fusions counts once."""
         types = {one.name: one.type for body in self.computations.values() for one in body}
         found, divided = [], set[str]()
         for kernel, times in self.kernels():
@@ -154,7 +155,7 @@ def parse(text: str) -> Program:
 
 
 def reused_arguments(text: str) -> int:
-    """The number of arguments of an optimised program whose memory an output takes."""
+    """Number of arguments of an optimised program whose memory an output takes."""
     return len(re.findall(r"\{[\d, ]*\}: \(\d+, \{[\d, ]*\}, (?:may|must)-alias\)", text.partition("\n")[0]))
 
 

@@ -23,7 +23,7 @@ class RunProgram(NamedTuple):
 
 
 def programs_of(setup: Setup, layout: MeshParallel) -> list[RunProgram]:
-    """All programs that a run compiles, but for those of decoders and other functions of its evaluators."""
+    """All programs that a run compiles, except those of decoders and other functions of its evaluators."""
     layout = layout.of_model(setup.config.model, setup.abstract_state.params)
     state = layout.like(setup.abstract_state)
     train = layout.compile_train(setup.step, setup.abstract_state)
@@ -42,7 +42,7 @@ def programs_of(setup: Setup, layout: MeshParallel) -> list[RunProgram]:
 
 
 def shape_name(batch: Any) -> str:
-    """The shape of a batch in words: of its array of most axes; of each part."""
+    """The shape of a batch in words: of its array with most axes, for each part."""
     if "loss_mask" not in batch:
         return ", ".join(f"{name} {shape_name(part)}" for name, part in batch.items())
     _, shape = max((x.ndim, x.shape) for x in batch.values())

@@ -1,4 +1,4 @@
-"""What a run needs to know to say which share of its devices' peak it reaches."""
+"""The share of its devices' peak that a run reaches."""
 
 from typing import Any
 
@@ -7,15 +7,15 @@ from train.programs.peaks import peaks_of
 from train.programs.roofline import all_flops, flash_kernel
 
 HIDDEN = ("triton", "tpu_custom_call", "cudnn$conv", "rnn")
-"""Parts of the names of custom calls with products of which nothing is known, but for the kernels of `ops.flash`."""
+"""Parts of the names of custom calls with unknown products, except for the kernels of `ops.flash`."""
 
 
 def peak_facts(executable: Any, count: float, devices: int, device_kind: str) -> dict[str, float]:
-    """Entries of environment.json: `flops_per_unit`, of all products of a step by the number of tokens or examples that
-    it counts; and `peak_flops`, the FLOP/s of all devices in bfloat16.
+    """Entries of environment.json: `flops_per_unit`, of all products of a step per token or example; and `peak_flops`,
+    the FLOP/s of all devices in bfloat16.
 
-    {} for devices whose peak is not known, for a step that counts nothing, and for one with products that the program's
-    text does not show: those of cuDNN's convolutions and recurrent layers, and of kernels that are not of `ops.flash`.
+    {} for devices with an unknown peak, for a step that counts nothing, and for products that the program's text does
+    not show: in cuDNN's convolutions and recurrent layers, and in other kernels than `ops.flash`'s.
 
     Args:
       executable: the compiled step.

@@ -10,8 +10,8 @@ class Peaks(NamedTuple):
       bfloat16: FLOP/s of products of bfloat16 or float16, with sums in float32.
       float32: FLOP/s of products of float32, rounded to TF32 on GPUs and to bfloat16 on TPUs, as XLA does by default.
       bandwidth: bytes/s of the device's memory.
-      links: bytes/s that the device sends to others of its machine or slice, over all links together.
-      launch: seconds that a kernel takes in any case.
+      links: bytes/s that the device sends to others of its machine or slice, over all links.
+      launch: seconds of a kernel's launch.
     """
 
     bfloat16: float
@@ -47,6 +47,6 @@ PEAKS = {
 
 
 def peaks_of(device_kind: str) -> Peaks | None:
-    """The peak rates of a device; None if they are not known, as of CPUs."""
+    """The peak rates of a device; None if unknown, as of CPUs."""
     words = f" {device_kind} "
     return next((peaks for name, peaks in PEAKS.items() if f" {name} " in words or f" {name}-" in words), None)

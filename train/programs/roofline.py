@@ -1,7 +1,7 @@
 """A step's time by the roofline: each kernel takes as long as its products or its memory traffic, plus its launch.
 
 Source: Williams et al. 2009. The attainable shares of the peaks are those of large products and copies on an H100.
-Attention and small kernels reach less, so an estimate is a comparison of programs, and no measurement.
+Attention and small kernels reach less, so estimates serve to compare programs.
 """
 
 import math
@@ -17,18 +17,18 @@ from train.programs.peaks import Peaks
 PRODUCT_SHARE, BANDWIDTH_SHARE = 0.62, 0.87
 """Attainable shares of the peak rates of products and of memory."""
 FLASH_PRODUCTS = {"forward": 2, "backward_keys": 4, "backward_queries": 3}
-"""The products of queries and keys that each kernel of `ops.flash` computes. Both of the gradient compute the scores
-and the gradient of the weights."""
+"""The products of queries and keys in each kernel of `ops.flash`. Both gradient kernels compute the scores and the
+gradient of the weights."""
 
 
 class Estimate(NamedTuple):
     """The estimate of a program.
 
     Attributes:
-      seconds: of one execution. The links work while kernels run, so it is the longer of both.
+      seconds: of one execution: the longer of kernels and links, which work at the same time.
       flops: of all its products.
       peak_share: `flops` per second, as a share of the device's peak in bfloat16.
-      link_seconds: that the links to other devices take at their peak.
+      link_seconds: of the links to other devices at their peak.
     """
 
     seconds: float
@@ -41,7 +41,7 @@ def estimate(program: Program, peaks: Peaks) -> Estimate:
     """The roofline of an optimised program on a device with these peaks.
 
     All branches of a conditional count: a training step's update is far longer than its alternative. Collectives count
-    by their memory traffic, and by what they send over the links.
+    by memory traffic and link traffic.
     """
     types = {one.name: one.type for body in program.computations.values() for one in body}
     seconds = flops = 0.0
@@ -69,8 +69,7 @@ def all_flops(program: Program) -> float:
 
 
 def product_flops(one: Instruction, types: dict[str, str]) -> tuple[float, bool]:
-    """The FLOPs of an instruction if it is a product, and whether its operands have at most 16 bits; (0, True)
-    otherwise."""
+    """The FLOPs of a product, and whether its operands have at most 16 bits; (0, True) for other instructions."""
     if one.op.startswith("custom-call") and "fmha" in (one.target or ""):
         return _attention_flops(one, types), True
     if flash_kernel(one) is not None:
@@ -89,8 +88,8 @@ def product_flops(one: Instruction, types: dict[str, str]) -> tuple[float, bool]
 
 
 def _convolution_flops(one: Instruction, types: dict[str, str]) -> tuple[float, bool]:
-    """A TPU computes products of matrices as convolutions: those of a batch as windows over the batch's axes, most of
-    whose elements are padding, or lie between those of a dilated operand. They count as no products."""
+    """As `product_flops`. A TPU computes products of matrices as convolutions, of a batch as windows over the batch's
+    axes, with padding or dilation, which do not count."""
     labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", one.line)
     if labels is None:
         return 0.0, True
@@ -107,8 +106,7 @@ def _convolution_flops(one: Instruction, types: dict[str, str]) -> tuple[float, 
 
 
 def _windows(line: str, axes: int) -> list[tuple[int, int, int, int]]:
-    """For each axis of a convolution's windows: their stride, the padding before the input, and the dilations of input
-    and kernel."""
+    """For each axis of a convolution's windows: stride, padding before the input, dilations of input and kernel."""
 
     def numbers(name: str, default: str) -> list[int]:
         found = re.search(rf"\bwindow={{[^}}]*\b{name}=([-\dx_]+)", line)
@@ -120,14 +118,14 @@ def _windows(line: str, axes: int) -> list[tuple[int, int, int, int]]:
 
 
 def _products(inputs: int, taps: int, outputs: int, window: tuple[int, int, int, int]) -> int:
-    """How many of the outputs' windows' elements along an axis are elements of the input."""
+    """Number of elements of the outputs' windows along an axis that are elements of the input."""
     stride, before, spread, gap = window
     places = np.arange(outputs)[:, None] * stride + np.arange(taps) * gap - before
     return int(((places >= 0) & (places <= (inputs - 1) * spread) & (places % spread == 0)).sum())
 
 
 def _attention_flops(one: Instruction, types: dict[str, str]) -> float:
-    """Of cuDNN's attention on q [B, T, H, K] and k [B, S, H, K]: two products forward, five backward; half if
+    """The FLOPs of cuDNN's attention on q [B, T, H, K] and k [B, S, H, K]: two products forward, five backward; half if
     causal."""
     (_, q), (_, k) = (arrays(types[name])[0] for name in one.operands[:2])
     products = 5 if "Backward" in (one.target or "") else 2
@@ -143,8 +141,9 @@ def flash_kernel(one: Instruction) -> str | None:
 
 
 def _flash_flops(one: Instruction, types: dict[str, str]) -> tuple[float, bool]:
-    """Of all positions, with the padding to whole blocks; half if causal. The first operand is q, the second k: [B, S,
-    ...]; the result of the forward kernel and the fourth operand of the others are [B, T, ..., H, K] or [B, T, H K]."""
+    """As `product_flops`, of all positions, with the padding to whole blocks; half if causal. The first operand is q,
+    the second k: [B, S, ...]; the result of the forward kernel and the fourth operand of the others are [B, T, ..., H,
+    K] or [B, T, H K]."""
     name = flash_kernel(one) or ""
     (dtype, rows), *_ = arrays(one.type if name == "forward" else types[one.operands[3]])
     keys = arrays(types[one.operands[1]])[0][1][1]
@@ -153,7 +152,7 @@ def _flash_flops(one: Instruction, types: dict[str, str]) -> tuple[float, bool]:
 
 
 def traffic(kernel: Instruction, program: Program, types: dict[str, str]) -> float:
-    """The bytes that a kernel reads and writes. Only the part counts of an array that is sliced, gathered from, or
+    """The bytes that a kernel reads and writes: only the used part of an array that is sliced, gathered from, or
     updated in place."""
     body = program.body(kernel)
     if not body:
@@ -180,11 +179,11 @@ def _read(parameter: Instruction, body: Sequence[Instruction]) -> float:
 
 
 _ELEMENTWISE = ("bitcast", "convert", "copy", "reshape", "select", "slice")
-"""Operations whose elements are computed one by one, only where a gather needs them."""
+"""Operations that are computed element by element, only where a gather needs them."""
 
 
 def _gathered(parameter: Instruction, body: Sequence[Instruction]) -> float:
-    """The bytes of a fusion's parameter that it reads if all its uses end in a gather; infinity otherwise."""
+    """The bytes that a fusion reads of a parameter if all its uses end in a gather; infinity otherwise."""
     names, elements = {parameter.name}, 0
     for one in body:  # operands come before their uses
         used = [operand in names for operand in one.operands]

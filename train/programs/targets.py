@@ -15,7 +15,7 @@ from jaxnlp.ops.devices import Platform, compile_for
 from train.cli.command_line import UsageError
 
 NVIDIA = {"h100": (9, 0)}
-"""Nvidia GPUs, and their compute capabilities. The file NAME.txtpb next to this module describes each to XLA."""
+"""Nvidia GPUs, and their compute capabilities. NAME.txtpb next to this module describes each to XLA."""
 TARGETS = f"{', '.join(NVIDIA)} or cpu, also with a number of devices such as h100:8, or a TPU topology such as v5e:2x2"
 
 
@@ -23,9 +23,9 @@ class Target(NamedTuple):
     """Devices to compile for.
 
     Attributes:
-      name: as the user gave it.
+      name: as given.
       devices: at least one.
-      capability: of an Nvidia GPU; None = it is none.
+      capability: of an Nvidia GPU; None = another device.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Target(NamedTuple):
 
 
 def _described_to_pallas(gpu: jax.Device) -> contextlib.AbstractContextManager[Any]:
-    """A context in which Pallas lowers its kernels for a GPU that is not there. JAX before 0.11 needs none."""
+    """A context in which Pallas lowers its kernels for a GPU on another machine. JAX before 0.11 needs none."""
     try:
         device = jax.sharding.AbstractDevice(device_kind=gpu.device_kind, num_cores=gpu.core_count, platform="gpu")
         return jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=device))
@@ -55,8 +55,7 @@ def _described_to_pallas(gpu: jax.Device) -> contextlib.AbstractContextManager[A
 def find_target(name: str) -> Target:
     """The devices of a name of `TARGETS`. Call it before JAX makes its first array: it keeps JAX to this machine's CPU.
 
-    Raises: UsageError for an unknown name, and if the compiler for it is not installed; the message says how to
-      install it.
+    Raises: UsageError for an unknown name, and, with the remedy, if its compiler is not installed.
     """
     jax.config.update("jax_platforms", "cpu")
     kind, _, number = name.partition(":")
@@ -84,7 +83,7 @@ def find_target(name: str) -> Target:
 
 
 def _cpus(count: int) -> list[jax.Device]:
-    """So many virtual devices of this machine's CPU."""
+    """Virtual devices of this machine's CPU."""
     with contextlib.suppress(RuntimeError):  # JAX has devices already
         jax.config.update("jax_num_cpu_devices", count)
     devices = jax.devices()

@@ -21,7 +21,7 @@ WRITTEN |= {"environment.json", "metrics.jsonl", "sections.jsonl", "report.html"
 def write_report(folder: Path) -> Path:
     """Writes a run's `report.html`, and its charts as SVG files in `plots/`. Returns: the path of the page.
 
-    The page depends only on the files of the folder and its name: the same folder gives the same bytes.
+    The page depends only on the folder's files and name: the same folder gives the same bytes.
 
     Raises: FileNotFoundError, ValueError, as `read_run` and `read_sections`.
     """
@@ -55,10 +55,8 @@ def draw_figures(run: LoggedRun) -> list[Figure]:
 
 
 def further_files(run: Path) -> list[str]:
-    """Sorted paths of other files in a run's folder and its subfolders, such as predictions and pages.
-
-    Hidden files and deeper folders are left out.
-    """
+    """Sorted paths of other files in a run's folder and its subfolders, such as predictions and pages, without hidden
+    files and deeper folders."""
     paths = [path.relative_to(run) for pattern in ("*", "*/*") for path in run.glob(pattern) if path.is_file()]
     hidden = [path for path in paths if any(part.startswith(".") for part in path.parts)]
     return sorted(path.as_posix() for path in paths if path.parts[0] not in WRITTEN and path not in hidden)
@@ -67,8 +65,7 @@ def further_files(run: Path) -> list[str]:
 def read_sections(path: Path) -> list[LoggedSection]:
     """Sections of a sections.jsonl, in file order; [] without the file. A half-written last line is dropped.
 
-    Raises:
-      ValueError: when another line is broken or of an unknown kind; the message names file and line.
+    Raises: ValueError naming the file and a line that is broken or of an unknown kind.
     """
     sections = []
     for line in read_lines(path):

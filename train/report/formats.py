@@ -16,7 +16,7 @@ def is_number(value: object) -> bool:
 
 
 def is_finite(value: object) -> bool:
-    """Whether the value is a number that a float can represent, and finite."""
+    """Whether the value is a finite number that a float can represent."""
     return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 

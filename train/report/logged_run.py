@@ -1,4 +1,4 @@
-"""What a run has logged, for the pages that show runs."""
+"""The logs of a run, for the pages that show runs."""
 
 import dataclasses
 import errno
@@ -51,7 +51,7 @@ class LoggedRun:
 
     @property
     def total_steps(self) -> int | None:
-        """The planned number of steps; None = the config does not have it."""
+        """The planned number of steps; None = not in the config."""
         return self.config.get("total_steps")
 
     @property
@@ -61,12 +61,12 @@ class LoggedRun:
 
     @property
     def averaged(self) -> list[str]:
-        """The checkpoints of which the run is the average; [] = it was trained."""
+        """The checkpoints of an average; [] = a trained run."""
         return self.environment.get("averaged") or []
 
     @property
     def early_stop(self) -> str:
-        """Why the run has stopped early; "" if it did not stop early."""
+        """Why the run stopped early; "" if it did not."""
         name, patience = str(self.environment.get("best_metric")), self.config.get("stop_after")
         declared = self.metrics.get(name)
         if declared is None or not is_finite(patience):
@@ -78,18 +78,18 @@ class LoggedRun:
 
     @property
     def train_seconds(self) -> float | None:
-        """Seconds of training so far; None = no row has them."""
+        """Seconds of training so far; None = not in any row."""
         return next(reversed(self.values("train_seconds")), None)
 
     @property
     def speed(self) -> float | None:
-        """The median throughput, in `counted` per second; None = no row has it."""
+        """The median throughput, in `counted` per second; None = not in any row."""
         speeds = self.values(f"{self.counted}_per_second")
         return statistics.median(speeds) if speeds else None
 
     @property
     def peak_share(self) -> float | None:
-        """The share of the devices' peak FLOP/s that the median throughput reaches; None = their peak is not known."""
+        """The share of the devices' peak FLOP/s at the median throughput; None = unknown."""
         flops, peak = (self.environment.get(name) for name in ("flops_per_unit", "peak_flops"))
         speed = self.speed
         if speed is None or flops is None or not is_finite(flops) or not is_finite(peak) or not peak:
@@ -101,7 +101,7 @@ class LoggedRun:
         return [row[key] for row in self.rows if is_finite(row.get(key))]
 
     def best(self, metric: str) -> tuple[str, float, int] | None:
-        """Split, value and step of the best value of a metric; None = it is not declared, or was not measured."""
+        """Split, value and step of the best value of a metric; None = not declared, or not measured."""
         declared = self.metrics.get(metric)
         return None if declared is None else best(self.rows, metric, declared.better)
 
@@ -110,8 +110,8 @@ def read_run(folder: Path) -> LoggedRun:
     """Reads a run's config, environment and metrics.
 
     Raises:
-      FileNotFoundError: when the folder is not a run, or the run has not started; the message names the missing file.
-      ValueError: when a file is broken; the message names the file, and the line of metrics.jsonl.
+      FileNotFoundError: naming the missing file, when the folder is not a run, or the run has not started.
+      ValueError: naming a broken file, and the line of metrics.jsonl.
     """
     config, environment = read_object(folder / "config.json"), read_object(folder / "environment.json")
     try:
@@ -122,11 +122,11 @@ def read_run(folder: Path) -> LoggedRun:
 
 
 def read_metrics(path: Path) -> list[Object]:
-    """Rows of a metrics.jsonl, in file order. It drops a last line that a killed process left half-written.
+    """Rows of a metrics.jsonl, in file order, without a half-written last line of a killed process.
 
     Raises:
       FileNotFoundError: when there is no such file.
-      ValueError: when another line is broken, or a row has no step or split; the message names file and line.
+      ValueError: naming the file and a line that is broken, or has no step or split.
     """
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

@@ -14,7 +14,8 @@ OBJECTIVE = "objective"
 
 
 MAX_CURVES = 8
-"""Maximum number of metrics of a chart; above it, metrics of several parts, such as F1 of each class, get their own."""
+"""Maximum number of metrics of a chart; beyond it, metrics of several parts, such as F1 of each class, get their
+own."""
 
 
 class Chart(NamedTuple):
@@ -39,8 +40,7 @@ class Chart(NamedTuple):
 def declared_metrics(environment: Mapping[str, Any]) -> dict[str, MetricKind]:
     """The metrics that environment.json declares, the one that selects the best checkpoint first.
 
-    Raises:
-      ValueError: when the declaration is malformed.
+    Raises: ValueError when the declaration is malformed.
     """
     declared = environment.get("metrics", {})
     if not isinstance(declared, dict):
@@ -59,7 +59,7 @@ def declared_metrics(environment: Mapping[str, Any]) -> dict[str, MetricKind]:
 
 
 def charts(metrics: Mapping[str, MetricKind]) -> list[Chart]:
-    """The declared metrics by unit and direction; if there are many, metrics of several parts get separate charts.
+    """The declared metrics by unit and direction; many metrics of several parts get separate charts.
 
     The chart of the loss also has the objective, which is not declared.
     """
@@ -96,7 +96,7 @@ def base(name: str) -> str:
 
 
 def title_of(name: str, metrics: Mapping[str, MetricKind]) -> str:
-    """How pages and charts write a metric's name: as declared, or as words."""
+    """A metric's name on pages and in charts: as declared, or as words."""
     return (metrics[name].title if name in metrics else "") or spaced(name)
 
 
@@ -112,7 +112,7 @@ def spaced(name: str) -> str:
 
 
 def capitalized(title: str) -> str:
-    """A title as the start of a line. Names with other capital letters, such as chrF, do not change."""
+    """A title as the start of a line. Names with other capital letters, such as chrF, stay."""
     return title[:1].upper() + title[1:] if title.partition(" ")[0].islower() else title
 
 
@@ -129,7 +129,7 @@ def main_split(rows: Rows, metric: str) -> str:
 
 
 def best(rows: Rows, metric: str, better: str) -> tuple[str, float, int] | None:
-    """Split, value and step of the best finite value, or None. The earliest of equal values counts."""
+    """Split, value and step of the best finite value, or None; the earliest of equal values."""
     split = main_split(rows, metric)
     measured = [(row[metric], row["step"]) for row in rows if row["split"] == split and is_finite(row.get(metric))]
     if not measured:

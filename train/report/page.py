@@ -164,10 +164,10 @@ def render_page(
     """The document.
 
     Args:
-      run: what the run has logged.
-      sections: what the task reports, in step order.
+      run: the run's logs.
+      sections: of the task, in step order.
       figures: the charts.
-      files: paths in the folder; the page links to them.
+      files: paths in the folder to link to.
     """
     step, total, early, environment = run.step, run.total_steps, run.early_stop, run.environment
     status = "Finished" if run.finished else "Stopped early" if early else "Unfinished"
@@ -211,7 +211,7 @@ def _chart(figure: Figure, index: int) -> str:
 
 
 def _tiles(run: LoggedRun) -> Iterator[tuple[str, str, str]]:
-    """The numbers at the top of the page: name, value, remark. Metrics that only training measures come last."""
+    """The numbers at the top of the page: name, value, remark. Metrics of only training come last."""
     measured = [(name, *best) for name in run.metrics if (best := run.best(name)) is not None]
     for name, split, value, step in sorted(measured, key=lambda each: each[1] == "train")[:_BEST_TILES]:
         metric, title = run.metrics[name], title_of(name, run.metrics)
@@ -299,7 +299,7 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _type(tree: Object) -> str:
-    """Name of the dataclass in a saved config's tag "module:Name"; "" if there is no tag."""
+    """Name of the dataclass in a saved config's tag "module:Name"; "" without a tag."""
     return str(tree.get("type", "")).partition(":")[2]
 
 

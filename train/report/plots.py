@@ -39,7 +39,7 @@ MAX_CURVES = 16  # colours times line styles
 MAX_LABEL, MAX_TITLE = 59, 200  # characters; two such labels fit side by side in a wide chart
 LEGEND_LINE = 20  # pixels
 FEW_LINES = 4
-"""With more lines of its title and legend than this, a chart is higher."""
+"""A chart with more lines of title and legend than this is higher."""
 SMALL = (360, 220)  # pixels; three such charts share a row
 FLAT = 2 / 3
 """A chart has a logarithmic axis if the values after the start would use less than this share of a linear axis."""
@@ -71,7 +71,7 @@ def draw_learning_rate(rows: Rows) -> str:
 
 
 def draw_gradient_norm(rows: Rows) -> str:
-    """SVG of the gradient's norm by step, before it is clipped: the mean over the steps of each row."""
+    """SVG of the gradient's norm by step, before clipping: the mean over the steps of each row."""
     norms = curve(rows, "train", "grad_norm")
     is_logarithmic = needs_logarithm([norms])
 
@@ -111,7 +111,7 @@ def inline(svg: str, name: str, label: str) -> str:
     Args:
       svg: an SVG of this module.
       name: prefix of its ids, unique on the page.
-      label: description for screen readers; this function escapes it.
+      label: description for screen readers, escaped here.
     """
     view_box, body = re.search(r'<svg[^>]*(viewBox="[^"]*")[^>]*>(.*)</svg>', svg, re.DOTALL).groups()  # type: ignore[union-attr]
     body = re.sub(r"<style.*?</style>", "", body, flags=re.DOTALL)
@@ -171,7 +171,7 @@ def smooth(steps: np.ndarray, values: np.ndarray, window: int, most: int = 400) 
 def value_limits(curves: Sequence[Curve]) -> tuple[float, float] | None:
     """Ends of a linear vertical axis that shows every finite value; None = no value is finite.
 
-    If all values are 0, the axis ends at 1, and starts only so far below 0 that the curve is visible.
+    If all values are 0, the axis ends at 1, and starts slightly below 0.
     """
     finite = _finite_values(curves)
     if not len(finite):
@@ -374,7 +374,7 @@ def _draw(
 
 
 def _logarithmic_ticks(axes: "Axes", most: int, round_steps: Sequence[float]) -> None:
-    """Ticks at round numbers if the axis has fewer than two powers of ten, and otherwise at powers of ten."""
+    """Ticks at round numbers if the axis has fewer than two powers of ten, otherwise at powers of ten."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
     low, high = axes.get_ylim()
@@ -391,5 +391,5 @@ def _smaller(tag: str) -> str:
 
 
 def _in_tags(svg: str, change: Callable[[str], str]) -> str:
-    """Changes only the tags. The texts between them come from the run and stay unchanged."""
+    """Changes only the tags; the run's texts between them stay."""
     return re.sub(r"<[^>]*>", lambda tag: change(tag[0]), svg)

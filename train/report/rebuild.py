@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _check_config(run: Path) -> None:
-    """Raises ValueError when config.json was edited after the newest checkpoint: the page would show a wrong config."""
+    """Raises ValueError when config.json was edited after the newest checkpoint."""
     for step in reversed(checkpoint_steps(run)):
         try:
             read_run_files(run, read_record(run, step))

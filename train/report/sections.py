@@ -15,11 +15,11 @@ from train.report import plots
 from train.report.formats import is_finite, is_number, number, text
 
 MAX_STEPS = 40
-"""Maximum number of steps that are shown of a section that keeps all steps."""
+"""Maximum number of steps to show of a section that keeps all steps."""
 MAX_ROWS = 200
-"""Maximum number of rows of a table that are shown."""
+"""Maximum number of rows of a table to show."""
 LONG = 30
-"""Number of characters above which the text of a cell has a column of a minimum width."""
+"""Number of characters above which a cell's text has a column of a minimum width."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,10 +33,9 @@ class LoggedSection:
 
 
 def section_to_json(section: LoggedSection) -> dict[str, Any]:
-    """A section as a line of sections.jsonl; arrays and numbers of NumPy and JAX become plain lists and numbers.
+    """A section as a line of sections.jsonl; NumPy's and JAX's arrays and numbers become plain lists and numbers.
 
-    Raises:
-      ValueError: when the section could not be drawn; the message names the section and the field.
+    Raises: ValueError naming the section and the field, when the section could not be drawn.
     """
     try:
         row = json.loads(json.dumps(section, default=_plain))
@@ -57,8 +56,7 @@ def _plain(value: Any) -> Any:
 def section_from_json(row: Mapping[str, Any]) -> LoggedSection:
     """The section of one line of sections.jsonl.
 
-    Raises:
-      ValueError: when the kind is unknown or a field is missing, unknown or malformed; the message names the field.
+    Raises: ValueError naming a field that is missing, unknown or malformed, or the unknown kind.
     """
     section: LoggedSection = from_json(row, LoggedSection, where="section")
     if type(section.content) not in render_content.registry:
@@ -67,7 +65,7 @@ def section_from_json(row: Mapping[str, Any]) -> LoggedSection:
 
 
 def render_sections(sections: Sequence[LoggedSection]) -> str:
-    """A section for each name: that of its newest step, or those of all steps, the newest first and open."""
+    """A section for each name: of its newest step, or of all steps, the newest first and open."""
     by_name: dict[str, list[LoggedSection]] = {}
     for section in sections:
         by_name.setdefault(section.name, []).append(section)
@@ -120,7 +118,7 @@ def render_table(table: Table, links: Sequence[str | None] = ()) -> str:
 
     Args:
       table: the table.
-      links: for each row the address to which its first cell links, or None; () = no links.
+      links: for each row the address that its first cell links to, or None; () = no links.
     """
     shown = table.rows[:MAX_ROWS]
     numeric = {

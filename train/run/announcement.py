@@ -1,7 +1,8 @@
 """The lines that a run prints before its first step and after its last one.
 
 Before: its data, parameters and devices, and settings that need a longer run. After: its checkpoints, and the state of
-its learning-rate schedule."""
+its learning-rate schedule.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from train.run.setup import Setup
 
 
 def announcement(setup: Setup, layout: Parallel, *, step: int, ended: bool = False) -> list[str]:
-    """The lines before training: the run has trained `step` steps, and perhaps has ended."""
+    """The lines before training, after `step` steps, perhaps all."""
     total, types = setup.config.total_steps, setup.config.model.compute.types
     if step >= total:
         state = [f"the run is finished, at step {step} of {total}"]
@@ -77,7 +78,7 @@ def schedule_state(workdir: Path, config: TrainConfig, step: int) -> str:
 
 
 def notes_of_splits(corpus: Corpus) -> list[str]:
-    """A line for each note of the splits, after the names of the splits that have it."""
+    """A line for each note of the splits, after the names of its splits."""
     names_of: dict[str, list[str]] = {}
     for name, split in corpus.splits.items():
         for note in split.notes:
@@ -86,7 +87,7 @@ def notes_of_splits(corpus: Corpus) -> list[str]:
 
 
 def settings_for_longer_runs(config: TrainConfig) -> list[str]:
-    """A line for each setting that needs more steps, or more evaluations, than the run has."""
+    """A line for each setting that needs more steps or evaluations than the run has."""
     evaluations = -(-config.total_steps // config.evaluate_every_steps)
     lines = config.optimizer.schedule.shortfalls(config.total_steps, evaluations)
     if config.nt_asgd_patience is not None and evaluations <= config.nt_asgd_patience + 2:

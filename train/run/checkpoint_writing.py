@@ -63,8 +63,8 @@ class Checkpoints:
     """The checkpoints of a run.
 
     Saving is asynchronous: training continues while the files are written, and an unfinished checkpoint is ignored if
-    the process dies. A context manager: its exit waits for the writing. Nothing is written before the first `save`,
-    except that damaged checkpoints are moved once an older one was read.
+    the process dies. A context manager: its exit waits for the writing. Before the first `save` nothing is written, but
+    damaged checkpoints are moved.
     """
 
     def __init__(self, workdir: Path, *, keep: int):
@@ -77,7 +77,7 @@ class Checkpoints:
         self._on_exit = contextlib.ExitStack()
 
     def _open(self) -> ocp.CheckpointManager:
-        """Orbax's manager; made at the first save, because it writes."""
+        """Orbax's manager, made at the first save, because it writes."""
         if self._manager is None:
             self._on_exit.enter_context(logging_unchanged())
             for step in checkpoint_steps(self._workdir):
@@ -200,16 +200,14 @@ class Checkpoints:
     ) -> Restored | None:
         """The latest readable checkpoint; None if nothing was saved.
 
-        Damaged checkpoints after it are logged and moved to `damaged_checkpoints`, not deleted. Damaged checkpoints
-        before it stay: most were being deleted when the process died, and the next save deletes the rest of them.
+        Damaged checkpoints after it are logged and moved to `damaged_checkpoints`. Those before it stay: most were
+        being deleted when the process died, and the next save completes that.
 
         Args:
-          like: an abstract state, with the shardings in which arrays are read.
-          check: raises when a record belongs to another run; called before that checkpoint's arrays are read, and
-            before anything is moved.
+          like: an abstract state, with the shardings for reading.
+          check: raises when a record belongs to another run; called before anything is moved or its arrays are read.
 
-        Raises:
-          DamagedCheckpointError: when there are checkpoints but none can be read; nothing is moved then.
+        Raises: DamagedCheckpointError when all checkpoints are damaged; nothing is moved then.
         """
         failures: dict[int, str] = {}
         restored: Restored | None = None
@@ -284,8 +282,8 @@ class Checkpoints:
 
 
 def _end_waiting_threads() -> None:
-    """Ends the threads of a save that failed before its folder was there. They wait for it, and the process would wait
-    five minutes for them at its end."""
+    """Ends the threads of a save that failed before its folder existed: the process would wait five minutes for them at
+    its end."""
     if jax.process_count() == 1:
         save = synchronization.OperationIdGenerator.get_current_operation_id()
         future.set_signals([*synchronization.HandlerAwaitableSignal], operation_id=save)
@@ -297,7 +295,7 @@ def bytes_on_disk(items: Any) -> int:
 
 
 def _handlers() -> dict[str, Any]:
-    """Orbax's handlers of the items: without a second copy, and without compressed ones, which are hardly smaller."""
+    """Orbax's handlers of the items: without a second copy, and without compression, which hardly helps."""
     registry = ocp.type_handlers.create_type_handler_registry(
         (np.ndarray, _WaitingNumpyHandler(deepcopy_host_arrays=False)),  # `_to_write` has copied them
         (jax.Array, ocp.type_handlers.ArrayHandler(use_replica_parallel=False)),  # it has copied one of equal shards
@@ -361,10 +359,10 @@ def _items(state: TrainState) -> dict[str, Any]:
 
 
 def _to_write(array: Any) -> Any:
-    """An array that the next step does not overwrite: a copy on the host of what this process writes.
+    """A copy on the host of the part of an array that this process writes, safe from the next step.
 
     Process 0 writes the arrays that each device has whole; the others give their shape. Of other arrays each process
-    writes those of its shards that are the first of equal ones. On accelerators Orbax itself copies them first.
+    writes the first of equal shards. On accelerators Orbax itself copies them first.
     """
     on_accelerator = isinstance(array, jax.Array) and next(iter(array.devices())).platform != "cpu"
     if not isinstance(array, jax.Array) or array.is_fully_replicated:

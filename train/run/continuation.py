@@ -32,23 +32,22 @@ from train.run.folder import (
 )
 
 MAX_DIFFERENCES, MAX_CHARACTERS = 20, 300
-"""Maximum number of differences that a message shows, and of characters in each."""
+"""Maximum numbers of differences in a message, and of characters in each."""
 
 
 def check_folder(workdir: Path, config: TrainConfig, *, extend: bool = False) -> TrainConfig:
     """Checks that the folder is new, or has a run with this config. Writes nothing.
 
-    Returns: the config, with the spelling of `init_from` that the run has.
+    Returns: the config, with the run's spelling of `init_from`.
 
     Args:
       workdir: the run's folder.
       config: the config as the user gave it.
       extend: whether the run may become longer than planned.
 
-    Raises:
-      RunMismatchError: when the folder has a run with another config, whose differences the message shows, or with more
-        steps; when it is not a run's folder, or has an average of runs; when the run's checkpoints were deleted; and
-        when a line of its files is not valid.
+    Raises: RunMismatchError when the folder has a run with another config, with the differences, or with more steps;
+      when it is not a run's folder, or has an average of runs; when the run's checkpoints were deleted; and for an
+      invalid line in its files.
     """
     check_path(workdir)
     identity = config.identity()
@@ -97,7 +96,7 @@ def check_folder(workdir: Path, config: TrainConfig, *, extend: bool = False) ->
 
 
 def refuse_undecoded(text: str) -> None:
-    """Raises RunMismatchError for a text that is not UTF-8, such as a file name: a run's files could not contain it."""
+    """Raises RunMismatchError for a text that is not UTF-8, such as a file name, which a run's files cannot contain."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -108,7 +107,7 @@ def refuse_undecoded(text: str) -> None:
 
 
 def check_continuation(record: Record, run: RunSpec, workdir: Path) -> None:
-    """Checks that a checkpoint has the processor and the data of the run that continues.
+    """Checks that a checkpoint has the processor and the data of the resumed run.
 
     Raises:
       RunMismatchError: when the data has changed, or total_steps was edited.
@@ -129,7 +128,7 @@ def check_continuation(record: Record, run: RunSpec, workdir: Path) -> None:
 
 
 def data_of(run: Path, config: TrainConfig, processor: Any, record: Record) -> Corpus:
-    """The data of a run's folder, as it was when the run was trained.
+    """The data of a run's folder, unchanged since its training.
 
     Raises:
       FileNotFoundError, DataError: when it cannot be read.
@@ -147,7 +146,7 @@ def data_of(run: Path, config: TrainConfig, processor: Any, record: Record) -> C
 
 
 def _places_in(message: str, data: DataConfig) -> str:
-    """The fields that name the user's file of a message; "" = it is not the user's."""
+    """The fields with the user's file in a message; "" = not the user's."""
     if not data.needs.startswith("your"):
         return ""
     values = [(name, getattr(data, name)) for name in data.places() if getattr(data, name)]
@@ -204,5 +203,5 @@ def _listed(changed: list[str]) -> str:
 
 
 def _truncated(line: str) -> str:
-    """A truncated line, because a changed vocabulary would fill the screen."""
+    """A truncated line: a changed vocabulary would fill the screen."""
     return line if len(line) <= MAX_CHARACTERS else line[:MAX_CHARACTERS] + " ..."

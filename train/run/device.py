@@ -1,4 +1,4 @@
-"""The fields of a config that depend on the device on which a run starts."""
+"""Config fields that depend on the device of a run's start."""
 
 from pathlib import Path
 
@@ -9,9 +9,9 @@ from train.run import folder as run_folder
 
 
 def for_device(config: TrainConfig, device: jax.Device, workdir: Path | None = None) -> TrainConfig:
-    """The config with `data.few_lengths`, if it is not given, as in the run that continues, or else for this device.
+    """The config with `data.few_lengths`, if it is not given: that of the resumed run, or else this device's.
 
-    It is True or False then, and the run records it. So it continues with the same batches on any other device.
+    The run records it, and so continues with the same batches on any other device.
 
     Raises: RunMismatchError when the folder's config cannot be read.
     """

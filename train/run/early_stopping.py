@@ -1,4 +1,4 @@
-"""Early stopping; the report, which works without JAX, also imports it."""
+"""Early stopping, without JAX for the report."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,13 @@ def stops_early(scores: Sequence[float], stop_after: int | None) -> bool:
 
     Args:
       scores: the score of each evaluation so far, higher is better; NaN is no improvement.
-      stop_after: number of evaluations without a better score after which it ends; None = it does not.
+      stop_after: number of evaluations without a better score that ends it; None = no early stop.
     """
     return stop_after is not None and evaluations_since_best(scores) >= stop_after
 
 
 def evaluations_since_best(scores: Sequence[float]) -> int:
-    """Number of evaluations after the first one with the highest score; all of them if every score is NaN."""
+    """Number of evaluations after the first one with the highest score; all if every score is NaN."""
     best, since = float("-inf"), 0
     for score in scores:
         if score > best:

@@ -36,7 +36,7 @@ EXTENDED = "extended_from_total_steps"
 AT_ONCE = "trained_at_once"
 """Key in the environment: the number of runs that one program trained, see `train.at_once`."""
 TYPED_MODEL_FILE = "typed_model.json"
-"""The model's config as the user gave it, if pretrained weights have changed it. On resume it is given again."""
+"""The model's config as the user gave it, if pretrained weights have changed it; resume uses it."""
 LOCK_FILE = ".lock"
 """The lock file of the process that trains in the folder."""
 
@@ -64,7 +64,7 @@ class RunSpec(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What all processes of a run have in common, by its name in messages."""
+        """The facts that all processes of a run share, by their names in messages."""
         return self.config | {"processor": self.processor, "content of the data": self.fingerprint}
 
 
@@ -87,7 +87,7 @@ def check_path(workdir: Path) -> None:
 
 
 def create(workdir: Path, run: RunSpec, typed_model: Any = None) -> None:
-    """Writes the config and the processor. Call it only after the existing checkpoints were read and checked.
+    """Writes the config and the processor, after the existing checkpoints were read and checked.
 
     Args:
       workdir: the run's folder.
@@ -111,7 +111,7 @@ def create(workdir: Path, run: RunSpec, typed_model: Any = None) -> None:
 def read_config(workdir: Path, *, typed: bool = False) -> TrainConfig:
     """Reads the config of a run; `typed`: as the user gave it, without the shape of a pretrained model.
 
-    Raises: FileNotFoundError, or ConfigError naming the field that is not valid.
+    Raises: FileNotFoundError; ConfigError naming an invalid field.
     """
     path = workdir / CONFIG_FILE
     try:
@@ -138,7 +138,7 @@ def config_json(workdir: Path, *, typed: bool = False) -> dict[str, Any]:
 
 
 def read_environment(workdir: Path) -> dict[str, Any]:
-    """Reads the environment that the latest start of a run recorded. Raises: FileNotFoundError when it is missing."""
+    """Reads the environment of a run's latest start. Raises: FileNotFoundError."""
     path = workdir / ENVIRONMENT_FILE
     if not path.exists():
         raise FileNotFoundError(f"{path} is missing; restore it: it names the metrics of the run")
@@ -146,12 +146,11 @@ def read_environment(workdir: Path) -> dict[str, Any]:
 
 
 def write_environment(workdir: Path, *, pretrained: str | None, **facts: Any) -> None:
-    """Records the versions, the device and the command of this start, in place of those of an earlier start.
+    """Records the versions, the device and the command of this start, instead of an earlier one's.
 
     Args:
       workdir: the run's folder.
-      pretrained: SHA-256 of the pretrained parameters that the run starts with; None = keep the value of the first
-        start.
+      pretrained: SHA-256 of the run's initial pretrained parameters; None = keep the first start's.
       facts: further entries.
     """
     if not writes_folder():
@@ -197,7 +196,7 @@ def keep_lines_until(path: Path, step: int) -> None:
 
 
 def logged_steps(path: Path, split: str | None = None) -> list[int]:
-    """The steps of a JSON-lines file's rows, or of the rows of one split; [] if the file does not exist.
+    """The steps of a JSON-lines file's rows, or of one split's; [] without the file.
 
     Raises: RunMismatchError, like `keep_lines_until`.
     """
@@ -235,7 +234,7 @@ def _lines(path: Path) -> list[Line]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads the object in a JSON file of the run. Raises: RunMismatchError naming what is not valid JSON."""
+    """Reads the object in a JSON file of the run. Raises: RunMismatchError naming the invalid file."""
     try:
         return read_object(path)
     except ValueError as error:

@@ -27,7 +27,7 @@ class Initialisation(NamedTuple):
 
     Attributes:
       config: the config, with the shape of the pretrained model.
-      params: pretrained parameters, by their paths; all others are initialised at random. {} if a run continues.
+      params: pretrained parameters, by path; others are initialised at random. {} if a run continues.
       processor: the pretrained model's processor; None = the data set makes its own.
       digest: SHA-256 of `params`, or with `matching_heads` of all parameters of the pretrained model. None = the run
         continues, or starts without pretrained parameters.
@@ -52,8 +52,8 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
 
     Args:
       config: the config, as the user gave it.
-      workdir: the run's folder, after `check_folder`. If it has checkpoints, it also has the model's shape.
-        The pretrained weights are not read then: they may have been deleted.
+      workdir: the run's folder, after `check_folder`. With checkpoints it has the model's shape, and the pretrained
+        weights, which may have been deleted, are not read.
 
     Raises:
       ConfigError: when the model's fields do not fit the pretrained weights.
@@ -108,7 +108,7 @@ def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
 
 
 def _refuse_unread(config: TrainConfig) -> None:
-    """Raises ConfigError for a field that the user set, and that a given processor makes unread."""
+    """Raises ConfigError for a field that the user set, but that a given processor makes unused."""
     typed = _typed(config, "data")
     unread = [f"data.{name}" for name in config.data.processor_fields if name in typed]
     if unread:
@@ -116,8 +116,8 @@ def _refuse_unread(config: TrainConfig) -> None:
 
 
 def _typed(config: TrainConfig, section: str) -> set[str]:
-    """The fields of a section, such as `model`, in which a config differs from its recipe, or from the defaults if it
-    has none."""
+    """The fields of a section, such as `model`, in which a config differs from its recipe, or else from the
+    defaults."""
     part: Any = getattr(config, section)
     recipe: Any
     try:

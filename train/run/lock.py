@@ -1,4 +1,4 @@
-"""Locks: only one run trains in a folder, and no two of its processes have one number."""
+"""Locks: only one run trains in a folder, and its processes have distinct numbers."""
 
 import contextlib
 import fcntl
@@ -20,9 +20,9 @@ SECONDS_BETWEEN_TRIES = 0.5
 def locked(workdir: Path) -> Iterator[None]:
     """Holds the lock of a run's folder, in process 0. The system releases it whenever the process ends.
 
-    A folder that is still empty at the end is removed, with its parents that did not exist before.
+    At the end an empty folder is removed, with its new parents.
 
-    Raises: RunMismatchError when another process holds the lock, or when the folder cannot be that of a run.
+    Raises: RunMismatchError when another process holds the lock, or when the folder cannot be a run's.
     """
     run_folder.check_path(workdir)
     if not run_folder.writes_folder():
@@ -51,7 +51,7 @@ def numbered(workdir: Path, number: int, count: int, *, seconds: float) -> Itera
     """Holds the number of one of the processes that train a run. JAX would abort both of two with one number.
 
     The lock is a file next to the run's folder. The system releases it when the process ends, on a network disk perhaps
-    later: so it waits, and says so at once.
+    later, so this waits, with a message.
 
     Args:
       workdir: the run's folder.
@@ -59,7 +59,7 @@ def numbered(workdir: Path, number: int, count: int, *, seconds: float) -> Itera
       count: of all processes.
       seconds: to wait for another process with this number.
 
-    Raises: RunMismatchError when there still is one; and when the folder cannot be that of a run.
+    Raises: RunMismatchError when there still is one; and when the folder cannot be a run's.
     """
     run_folder.check_path(workdir)
     end, named = time.monotonic() + seconds, False
@@ -81,7 +81,7 @@ def numbered(workdir: Path, number: int, count: int, *, seconds: float) -> Itera
 
 
 def absent(workdir: Path, count: int) -> list[int]:
-    """The numbers below `count` that no process of a run holds now, see `numbered`."""
+    """The numbers below `count` that no process of a run holds, see `numbered`."""
     found = []
     for number in range(count):
         try:
@@ -101,7 +101,7 @@ def _of_number(workdir: Path, number: int) -> Path:
 
 @contextlib.contextmanager
 def _made(folder: Path) -> Iterator[None]:
-    """Makes a folder with its parents. At the end those that are new and empty are removed."""
+    """Makes a folder with its parents, and removes the new ones that are empty at the end."""
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -119,7 +119,7 @@ def _held(path: Path, holder: str, refused: Callable[[str], None]) -> Iterator[N
     Args:
       path: the file, which is removed at the end.
       holder: the name of this process.
-      refused: called with the holder's name while another process holds the lock; raises, or waits.
+      refused: called with the other holder's name while the lock is held; raises, or waits.
     """
     descriptor = _acquire(path, refused)
     try:

@@ -16,7 +16,7 @@ def versions() -> dict[str, str]:
 
 
 def commit(checkout: Path = Path(__file__).parent) -> str | None:
-    """The commit of the checkout, with `-dirty` if files were changed since; None outside a git checkout."""
+    """The commit of the checkout, with `-dirty` for changed files; None outside a git checkout."""
     git, describe = ["git", "-C", str(checkout)], ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         # An installed package may be in the checkout of another project, which does not track it.
@@ -27,7 +27,7 @@ def commit(checkout: Path = Path(__file__).parent) -> str | None:
 
 
 def short_commit(commit: str) -> str:
-    """12 digits of what `commit` gave, and `-dirty` where it has it."""
+    """12 digits of a result of `commit`, with `-dirty` if it has it."""
     return commit[:12] + commit[40:]
 
 

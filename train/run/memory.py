@@ -20,7 +20,7 @@ def require_memory(setup: Setup, runs: int = 1) -> None:
     """Refuses a run whose state and batch are larger than the memory of all devices together.
 
     The estimate is a lower bound: the parameters, the arrays like them (moments of the optimizer, averages), and one
-    batch. Gradients and activations are not in it.
+    batch, without gradients and activations.
 
     Args:
       setup: of the run.
@@ -55,7 +55,7 @@ def batch_bytes(setup: Setup) -> int:
 
 
 def bytes_of(tree: PyTree) -> int:
-    """The bytes of all arrays, or of what has their shapes."""
+    """The bytes of all arrays, or abstract arrays."""
     return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
@@ -85,7 +85,7 @@ def host_memory(root: Path = Path("/")) -> int | None:
 
 
 def _group_limits(root: Path) -> Iterator[int]:
-    """The limits of this process's control groups, of both versions, and of those above them."""
+    """The limits of this process's control groups, of both versions, and of their parents."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, inside = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):

@@ -1,4 +1,4 @@
-"""What several processes must have in common before they train: otherwise they would hang, or train something else."""
+"""The facts that processes must share before they train: otherwise they would hang, or train something else."""
 
 import hashlib
 import json
@@ -15,16 +15,15 @@ from train.run.folder import RunMismatchError
 from train.run.processes import by_all, of_process_0, wait_for_all
 
 LIMIT = 2**31
-"""Of numbers that processes send each other."""
+"""Upper bound on numbers that processes send each other."""
 
 
 def require_agreement(facts: Mapping[str, Any]) -> None:
-    """Refuses processes that do not have the same facts.
+    """Refuses processes with different facts.
 
-    Args:
-      facts: values that JSON can hold, by what they are; each process has the same names.
+    Args: facts: JSON values, by name; each process has the same names.
 
-    Raises: RunMismatchError in every process; it names the first process and fact that differ from those of process 0.
+    Raises: RunMismatchError in every process, naming the first process and fact that differ from process 0.
     """
     if jax.process_count() == 1:
         return
@@ -40,7 +39,7 @@ def require_agreement(facts: Mapping[str, Any]) -> None:
 
 
 def require_shared_folder(folder: Path) -> None:
-    """Refuses a folder that not all processes share, or that one of them cannot write to.
+    """Refuses a folder that not all processes share, or that one cannot write to.
 
     Raises: OSError, RunMismatchError in every process.
     """

@@ -1,7 +1,7 @@
-"""Several processes that train one run: how they find each other.
+"""Several processes that train one run, and find each other.
 
 Each process runs the same command, on the same folder. JAX joins them: `jax.devices()` are then the devices of all.
-Process 0 is the coordinator; it also writes logs, reports and predictions. Checkpoints are written by all.
+Process 0 is the coordinator; it also writes logs, reports and predictions. All write checkpoints.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from train.run.watch import watching
 
 T = TypeVar("T")
 ADDRESS, PROCESSES, PROCESS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
-"""Environment variables in place of the options."""
+"""Environment variables instead of the options."""
 SECONDS_TO_CONNECT = 120
 SECONDS_BETWEEN_TRIES = 0.5
 SECONDS_TO_NAME = 3
@@ -40,14 +40,14 @@ class ProcessOptions(Config):
     """Options of a run of several processes."""
 
     distributed: bool = False
-    """Train with several processes. Each runs this command. SLURM, Open MPI, Kubernetes and TPU pods need no further
-    option."""
+    """Train with several processes, each of which runs this command. SLURM, Open MPI, Kubernetes and TPU pods need no
+    further option."""
     coordinator: str | None = None
-    """HOST:PORT of process 0, where the cluster does not say it; None = $JAX_COORDINATOR_ADDRESS."""
+    """HOST:PORT of process 0, if the cluster does not provide it; None = $JAX_COORDINATOR_ADDRESS."""
     num_processes: Count | None = None
-    """Number of processes, where the cluster does not say it; None = $JAX_NUM_PROCESSES."""
+    """Number of processes, if the cluster does not provide it; None = $JAX_NUM_PROCESSES."""
     process_id: Natural | None = None
-    """Number of this process, from 0, where the cluster does not say it; None = $JAX_PROCESS_ID."""
+    """Index of this process, from 0, if the cluster does not provide it; None = $JAX_PROCESS_ID."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -67,7 +67,7 @@ def connected(
       seconds: to wait for the coordinator.
 
     Raises: ConfigError when the processes are not described, or the coordinator does not answer; RunMismatchError when
-      another process has the number of this one. The message says what to do.
+      another process has the number of this one.
     """
     if not options.distributed:
         yield
@@ -84,7 +84,7 @@ def connected(
 
 @contextlib.contextmanager
 def _naming_absent(workdir: Path | None, count: int, seconds: int) -> Iterator[None]:
-    """Names the processes that have not come, shortly before JAX aborts the others after so many seconds."""
+    """Names the absent processes, shortly before JAX aborts the others after so many seconds."""
 
     def name() -> None:
         numbers = [] if workdir is None else absent(workdir, count)
@@ -122,13 +122,13 @@ def _join(address: str, count: int, number: int, seconds: int) -> None:
 
 
 def wait_for_all(what: str) -> None:
-    """Waits until every process has come here; `what` names the place."""
+    """Waits until every process is here; `what` names the place."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(what)
 
 
 def of_process_0(numbers: Sequence[int]) -> list[int]:
-    """The numbers that process 0 gives, on every process; below 2^31."""
+    """The numbers of process 0, below 2^31, on every process."""
     if jax.process_count() == 1:
         return list(numbers)
     count = int(multihost_utils.broadcast_one_to_all(np.int32(len(numbers))))
@@ -137,10 +137,10 @@ def of_process_0(numbers: Sequence[int]) -> list[int]:
 
 
 def by_all(act: Callable[[], T], *refusals: type[Exception]) -> T:
-    """The result of `act()`, which every process calls. If it is refused in one process, it is in all.
+    """The result of `act()`, which every process calls. A refusal in one process is one in all.
 
     Args:
-      act: what each process does.
+      act: the function.
       refusals: the types of its refusals; with several processes it raises no other errors.
 
     Raises: the refusal of this process, or one of the first type that names the first process that refused.
@@ -160,7 +160,7 @@ def by_all(act: Callable[[], T], *refusals: type[Exception]) -> T:
 
 
 def _described(options: ProcessOptions) -> tuple[str | None, int | None, int | None]:
-    """Address of the coordinator, number of processes, number of this one; None = JAX finds it out."""
+    """Address of the coordinator, number of processes, index of this one; None = detected by JAX."""
     address = options.coordinator or os.environ.get(ADDRESS)
     count, number = (
         _number(name) if given is None else given
@@ -175,9 +175,9 @@ def _described(options: ProcessOptions) -> tuple[str | None, int | None, int | N
 
 
 def _detected(address: str | None, count: int | None, number: int | None, seconds: int) -> tuple[str, int, int]:
-    """Address, number of processes and number of this one, with what JAX finds out about the cluster.
+    """Address, number of processes and index of this one, with JAX's detection of the cluster.
 
-    Asked before JAX joins, which aborts the process if nothing answers at the address.
+    It comes before JAX joins, which aborts the process if nothing answers at the address.
     """
     try:
         address, count, number, _ = ClusterEnv.auto_detect_unset_distributed_params(
@@ -202,7 +202,7 @@ def _number(name: str) -> int | None:
 
 
 def _wait_for(address: str, seconds: float) -> None:
-    """Waits until something listens at the address: JAX would abort the process if nothing does."""
+    """Waits until something listens at the address: otherwise JAX would abort the process."""
     host, _, port = address.rpartition(":")
     end = time.monotonic() + seconds
     while True:

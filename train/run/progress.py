@@ -40,8 +40,7 @@ class RunProgress:
       state: of the last step.
       step: number of steps done.
       train_seconds: before this start.
-      losses: the validation loss of each evaluation so far.
-      scores: the score of the same evaluations, higher is better.
+      losses, scores: the validation loss and the score of each evaluation so far; higher scores are better.
     """
 
     state: TrainState
@@ -66,8 +65,7 @@ class RunProgress:
     ) -> None:
         """Raises NonFiniteError for parameters that are not finite, and for a skipped update if the config forbids it.
 
-        A skipped update leaves the parameters unchanged. Parameters that are not finite come from an update that
-        overflowed, and no later gradient would be finite.
+        After an update that overflowed, no later gradient would be finite.
 
         Args:
           output: of the step.
@@ -93,8 +91,8 @@ class RunProgress:
             raise NonFiniteError(f"the parameters are not finite after step {step}; {remedy}")
 
     def evaluated(self, score: dict[str, float], config: TrainConfig, layout: Parallel) -> None:
-        """Records the validation loss and the score. If the loss has stopped improving, it starts averaging (NT-ASGD),
-        or lowers the learning rate (plateau)."""
+        """Records the validation loss and the score. If the loss has stopped improving, starts averaging (NT-ASGD), or
+        lowers the learning rate (plateau)."""
         self.losses, self.scores = [*self.losses, score["loss"]], [*self.scores, score["score"]]
         state, patience = self.state, config.nt_asgd_patience
         stalled = patience is not None and has_stalled(self.losses, patience)
@@ -113,9 +111,8 @@ def all_finite(tree: PyTree) -> Array:
 
 
 def has_stalled(losses: Sequence[float], patience: int) -> bool:
-    """Whether the latest validation loss exceeds the lowest one of more than `patience` evaluations before it.
-
-    Losses that are not finite are ignored.
+    """Whether the latest validation loss exceeds the lowest one of more than `patience` evaluations before it, ignoring
+    those that are not finite.
 
     Source: Merity et al. 2018, algorithm 1.
     """

@@ -29,7 +29,7 @@ class Setup(NamedTuple):
     """The objects of a run before its first step.
 
     Attributes:
-      begun: the start of the run, without its parameters.
+      begun: the result of `begin`, without its parameters.
       corpus: the data.
       spec: the facts that must not change on resume.
       model: the Linen module.
@@ -88,9 +88,8 @@ def set_up(begun: Initialisation, *, devices: int = 1) -> Setup:
       devices: number of devices that share a batch.
 
     Raises:
-      ConfigError: when devices do not divide the rows of a batch that carry state, for accumulation of such batches,
-        for accumulation of an objective that is not a mean, and for a best metric that validation does not
-        measure.
+      ConfigError: when devices do not divide the rows of a batch that carry state, for accumulation of such batches or
+        of an objective that is not a mean, and for a best metric that validation does not measure.
       DataError: when the data is not sufficient, or has another vocabulary than the run in `init_from`.
     """
     config, task = begun.config, begun.config.task
@@ -184,11 +183,10 @@ def set_up(begun: Initialisation, *, devices: int = 1) -> Setup:
 def _check_frozen(config: TrainConfig, params: Params, given: Params | None) -> None:
     """Checks the names in `optimizer.frozen`.
 
-    Args: given: the parameters that are not initialised at random; None = it does not matter, since no pretrained
-      weights are read.
+    Args: given: the parameters that are not initialised at random; None = no pretrained weights are read.
 
-    Raises: ConfigError for a name that the model does not have, when no parameter is trained, and for frozen parameters
-      that the pretrained weights lack.
+    Raises: ConfigError for an unknown name, when no parameter is trained, and for frozen parameters that the pretrained
+    weights lack.
     """
     paths, freezes = list(flatten_dict(params)), config.optimizer.freezes
     for name in config.optimizer.frozen:
@@ -211,7 +209,7 @@ def _check_frozen(config: TrainConfig, params: Params, given: Params | None) -> 
 def merge(params: Params, given: Params) -> Params:
     """The parameters, some replaced by given ones at the same paths.
 
-    Raises: RunError naming a given parameter that the model does not have, or that has another shape in the model.
+    Raises: RunError naming a given parameter that is unknown to the model, or has another shape.
     """
     ours, theirs = flatten_dict(params), flatten_dict(given)
     for path, value in theirs.items():
@@ -226,5 +224,5 @@ def merge(params: Params, given: Params) -> Params:
 
 
 def overlay(params: Params, newer: Params) -> Params:
-    """The parameters of both trees. If both have a parameter, the newer tree's is used."""
+    """The parameters of both trees, the newer one's if both have one."""
     return unflatten_dict(flatten_dict(params) | flatten_dict(newer))

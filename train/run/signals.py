@@ -22,14 +22,13 @@ SECOND_SIGNAL_SECONDS = 2.0
 class StopSignal:
     """A context that records the first SIGTERM, SIGINT or SIGHUP. A later second signal has its usual effect.
 
-    With several processes a signal to one of them stops all, after the same step: JAX passes it on. Then a second
-    SIGTERM has no effect.
+    With several processes a signal to one of them stops all, after the same step, and a second SIGTERM has no effect.
 
-    If SIGHUP is ignored, as under nohup, it stays ignored. SIGINT is always handled, although shells ignore it for
-    background jobs. In another thread than the main one, such as that of a web server, no signal is handled.
+    An ignored SIGHUP, as under nohup, stays ignored. SIGINT is always handled, although shells ignore it for background
+    jobs. Only the main thread handles signals.
 
     Attributes:
-      received: name of the signal; None = no signal was received.
+      received: name of the signal; None = none.
     """
 
     def __init__(self) -> None:
@@ -47,7 +46,7 @@ class StopSignal:
         self._restore()
 
     def stops_at(self, step: int) -> bool:
-        """Whether the run stops after this step; to be called after each step, with its number."""
+        """Whether the run stops after this step; to be called after each step."""
         if jax.process_count() > 1 and multihost_utils.reached_preemption_sync_point(step):
             self.received = self.received or signal.SIGTERM.name
             return True
@@ -73,7 +72,7 @@ class StopSignal:
 def handled(handler: Callable[[signal.Signals], object]) -> Iterator[None]:
     """A context in which this function is called at each signal that `StopSignal` would heed.
 
-    It is for a process that only starts runs: JAX's devices, which `StopSignal` asks for, are left to the runs.
+    It is for a process that only starts runs, without JAX's devices, which `StopSignal` needs.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -98,7 +97,7 @@ def _heeded() -> list[signal.Signals]:
 
 
 def _print_nowhere() -> None:
-    """Discards further output to the terminal, because writing to a closed terminal is an error."""
+    """Discards further output to the terminal: writing to a closed one is an error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is not None and stream.isatty():

@@ -1,4 +1,4 @@
-"""A watch over the steps of a run: if one takes far longer than the others, a file says where the process waits."""
+"""Watches the steps of a run: if one takes far longer than the others, a file shows where the process waits."""
 
 import collections
 import contextlib
@@ -17,28 +17,27 @@ from jaxnlp.cli.messages import reason
 
 SECONDS_BETWEEN_LOOKS = 1.0
 TIMES_AS_LONG = 20
-"""A step that takes so many times the median is a stall."""
+"""A step that takes this multiple of the median is a stall."""
 SECONDS_AT_LEAST = 10
-"""A shorter wait is no stall."""
+"""A shorter wait is not a stall."""
 MOST_ROWS = 1_000
-"""The median is that of so many rows."""
+"""Number of rows for the median."""
 SPARE = 2**20
-"""Bytes. A run that waits without them waits forever: for a thread that did not begin, or for a callback that Python
-could not call."""
+"""Bytes without which a waiting run waits forever: for a thread that did not start, or for a callback that Python could
+not call."""
 
 _logger = logging.getLogger(__name__)
 
 
 class StallWatch:
-    """A context with a thread that looks at the run once a second. It only prints, and the run goes on; but a wait
-    without memory ends the process with a line.
+    """A context with a thread that checks the run once a second. It only prints, but a wait without memory ends the
+    process.
 
-    The host queues steps, and waits for them when it logs. So the time of a step is that of all steps between two rows
-    of the log, divided by their number; and the steps since the last row may take their time, too. Seconds are those in
-    which this process ran: it may be stopped for a while.
+    The host queues steps, and waits for them when it logs. So the time of a step is the mean between two rows of the
+    log, and the steps since the last row are allowed theirs. Seconds count only while this process runs.
 
     Args:
-      workdir: the run's folder, to which the file of stacks is written.
+      workdir: the run's folder, for the file of stacks.
       step: number of steps done.
       train_seconds: spent on training so far, see `RunLog.train_seconds`.
       compiling: whether a step may wait for its program.
@@ -72,7 +71,7 @@ class StallWatch:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """A context that is not a step, such as an evaluation. It may take any time."""
+        """A context of any duration that is not a step, such as an evaluation."""
         self._paused += 1
         try:
             yield

@@ -1,10 +1,10 @@
-"""A watch over the processes of a run: one line names a process that has died, hangs, or ended with an error.
+"""Watches the processes of a run: a line names one that has died, hangs, or ended with an error.
 
-JAX ends the other processes after `train.run.processes.SECONDS_OF_SILENCE`, but it does not always say which one is the
-cause. The watch only prints, so a process that is only slow is not ended by it.
+JAX ends the other processes after `train.run.processes.SECONDS_OF_SILENCE`, but does not always name the cause. The
+watch only prints, so it does not end a slow process.
 
-Each process gives signs of life. Process 0 reads them, and writes a line for each process that is silent. The others
-read these lines, and watch process 0.
+Process 0 reads each process's signs of life, and writes a line for each silent one. The others read these lines, and
+watch process 0.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from jaxnlp.cli.messages import reason
 SECONDS_BETWEEN_SIGNS = 1.0
 SECONDS_UNTIL_A_LINE = 10.0
 SIGNS, LINES = "jaxnlp/signs_of_life/", "jaxnlp/lines/"
-"""Where processes write their signs, and process 0 its lines."""
+"""Keys of the processes' signs, and of process 0's lines."""
 ENDED = "ended with an error: "
 
 
@@ -43,7 +43,7 @@ def watching() -> Iterator[None]:
 
 
 class Silences:
-    """When each process was last heard of. All times are in seconds, of one clock."""
+    """The time of each process's last sign. All times are in seconds, of one clock."""
 
     def __init__(self, processes: int, now: float):
         self._signs = dict.fromkeys(range(processes), "")
@@ -51,7 +51,7 @@ class Silences:
         self._named = set[int]()
 
     def heard(self, signs: dict[int, str], now: float) -> None:
-        """Notes the latest sign of each process, which is another one each time."""
+        """Notes the latest sign of each process, which always changes."""
         for process, _ in signs.items() - self._signs.items():
             self._changed[process] = now
         self._signs |= signs
@@ -77,7 +77,7 @@ def silent_line(name: str, seconds: float) -> str:
 
 
 class _Watch:
-    """What the threads of a process share."""
+    """The state that the threads of a process share."""
 
     def __init__(self) -> None:
         self.over = threading.Event()
@@ -97,7 +97,7 @@ class _Watch:
             self._sign()
 
     def exchange(self) -> None:
-        """Gives signs and reads what process 0 found out, again and again."""
+        """Repeatedly gives signs and reads process 0's findings."""
         while not self.over.wait(SECONDS_BETWEEN_SIGNS):
             try:
                 self._sign()
@@ -111,7 +111,7 @@ class _Watch:
                 print(line, file=sys.stderr, flush=True)
 
     def report(self) -> None:
-        """Prints a line when process 0 becomes silent: its answers do not come then."""
+        """Prints a line when process 0 becomes silent and no longer answers."""
         named = False
         while not self.over.wait(SECONDS_BETWEEN_SIGNS):
             silent = time.monotonic() - self._answered

@@ -1,7 +1,7 @@
-"""Families of decoders, one a file: what Transformers calls their settings and tensors.
+"""Families of decoders, one a file: their settings and tensors in Transformers.
 
 Each is a variant of `jaxnlp.models.gpt.GPT` or of `jaxnlp.models.llama.Llama`. A new family is a new file with a
-`FAMILY`; it has no code of its own.
+`FAMILY`, without code of its own.
 """
 
 import re
@@ -18,11 +18,11 @@ class DecoderNames(NamedTuple):
     """The tensors of a decoder, without `.weight` and `.bias`.
 
     Attributes:
-      tokens, positions: tables of embeddings; "" = the family has no positions.
+      tokens, positions: tables of embeddings; "" = no positions.
       blocks: of each block.
       norm: the normalisation after the last block.
-      head: the output layer, which some files store although it is the embedding.
-      buffers: whole names in each block of tensors that mean nothing, such as the mask of causal attention.
+      head: the output layer, which some files store although it is tied.
+      buffers: whole names of unused tensors in each block, such as the mask of causal attention.
     """
 
     tokens: str
@@ -44,14 +44,13 @@ class DecoderFamily(NamedTuple):
       names: of its tensors.
       transposed: whether matrices are [outputs, inputs], as in PyTorch's Linear.
       fields: settings of config.json that are fields of our config.
-      values: our value for each value of a setting that is written in another way; the first of equal ones is exported.
-      rules: what is done with each setting of config.json.
+      values: our values for a setting's values that differ; the first of equal ones is exported.
+      rules: for config.json.
       defaults: fields of our config that a config.json may leave out.
-      fixed: fields of our config that no setting gives, and their values in this family.
+      fixed: fields of our config without a setting, and their values in this family.
       end: the token at the end of a text, if the tokenizer has it and names no other one.
-      rotary: whether settings say how positions rotate queries and keys, see `jaxnlp.convert.rotary`.
-      windows: whether settings say that some layers, or all of them, have a sliding window, see
-        `jaxnlp.convert.sliding_windows`.
+      rotary: whether settings describe rotary positions, see `jaxnlp.convert.rotary`.
+      windows: whether settings give layers a sliding window, see `jaxnlp.convert.sliding_windows`.
     """
 
     title: str

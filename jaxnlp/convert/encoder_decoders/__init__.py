@@ -1,4 +1,4 @@
-"""Families of encoder-decoders, one a file: what Transformers calls their settings and tensors.
+"""Families of encoder-decoders, one a file: their settings and tensors in Transformers.
 
 All are variants of `jaxnlp.models.encoder_decoder.EncoderDecoder`. A new family is a new file with a `FAMILY`.
 """
@@ -19,7 +19,7 @@ class StackNames(NamedTuple):
     Attributes:
       blocks: of each block with a gated feed-forward layer.
       up: the first feed-forward layer of a block without a gate.
-      relative_bias: the table of the relative bias, which the first block has for all.
+      relative_bias: the table of the relative bias, in the first block for all.
       norm: the normalisation after the last block.
       positions: the table of learned positions, or of sines, which a file may leave out.
       embedding_norm: the normalisation of the embeddings.
@@ -40,24 +40,23 @@ class EncoderDecoderFamily(NamedTuple):
       title: its name in messages.
       architecture: its class with the output layer.
       tokens: the table of embeddings, without `.weight`.
-      copies: the same table, which files may have besides it or in its place; or those of sources and of targets.
-      head: the output layer, which some files store although it is the table.
+      copies: further names of this table in files; or the tables of sources and of targets.
+      head: the output layer, which some files store although it is tied.
       encoder, decoder: the other tensors.
-      buffers: whole names of tensors that mean nothing.
+      buffers: whole names of unused tensors.
       fields: settings of config.json that are fields of `EncoderDecoderConfig`; `feed_forward` is the activation, and
         whether there is a gate. Settings of one field must be equal.
-      values: our value for each value of a setting that is written in another way; the first of equal ones is exported.
-      rules: what is done with each setting of config.json.
+      values: our values for a setting's values that differ; the first of equal ones is exported.
+      rules: for config.json.
       defaults: fields that a config.json may leave out.
-      fixed: fields of `EncoderDecoderConfig` that no setting gives, and their values in this family.
+      fixed: fields of `EncoderDecoderConfig` without a setting, and their values in this family.
       scales_logits: whether logits may be scaled.
       prefix: of all tensors but the output layer, in the class with it.
       output_bias: the biases of the logits, [1, V]; a file may leave them out if they are 0.
-      separates_copies: whether a model with an output layer of its own also has the copies of the table.
-      mask_is_optional: whether a model may have one embedding less than its tokenizer has tokens, if the last is
-        `mask_token`.
-      two_tables: whether sources and targets may have tables of their own: `share_encoder_decoder_embeddings` false.
-      aliases: further names of fields, which a config.json may have besides the settings.
+      separates_copies: whether a model with an untied output layer also has the copies of the table.
+      mask_is_optional: whether a model may lack the embedding of the tokenizer's last token, `mask_token`.
+      two_tables: whether sources and targets may have separate tables: `share_encoder_decoder_embeddings` false.
+      aliases: further names of fields in config.json.
       special: ids of special tokens that a config.json may leave out.
       tokenizer: the class of its tokenizer here.
     """
@@ -86,7 +85,7 @@ class EncoderDecoderFamily(NamedTuple):
     tokenizer: type[PretrainedSubwords] = PretrainedSubwords
 
     def setting(self, field: str) -> str:
-        """The setting of config.json that is this field."""
+        """The setting of config.json for this field."""
         return next(theirs for theirs, ours in self.fields.items() if ours == field)
 
 

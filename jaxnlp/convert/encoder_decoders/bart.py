@@ -1,6 +1,6 @@
 """BART, as Transformers stores it: layers that are normalised after each sum, and positions that start at row 2.
 
-Differs in training: no dropout inside feed-forward layers, and no layer is left out.
+Differs in training: no dropout inside feed-forward layers, and no layer is skipped.
 """
 
 from jaxnlp.convert.encoder_decoders import EncoderDecoderFamily, StackNames

@@ -1,7 +1,7 @@
-"""Marian, as Transformers stores it: the layers of a BART, sines as positions, and no normalised embeddings. Sources
-and targets may have tables of embeddings of their own.
+"""Marian, as Transformers stores it: BART's layers, sines as positions, and no normalised embeddings. Sources and
+targets may have separate tables of embeddings.
 
-Differs in training: no dropout inside feed-forward layers, no layer is left out, and the embedding of padding, which is
+Differs in training: no dropout inside feed-forward layers, no layer is skipped, and the embedding of padding, which is
 also the start symbol, gets the whole gradient.
 """
 

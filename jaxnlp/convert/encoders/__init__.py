@@ -1,6 +1,6 @@
-"""Families of encoders, one a file: what Transformers calls their settings and tensors.
+"""Families of encoders, one a file: their settings and tensors in Transformers.
 
-All are variants of `jaxnlp.models.bert.Bert`. A new family is a new file with a `FAMILY`; it has no code of its own.
+All are variants of `jaxnlp.models.bert.Bert`. A new family is a new file with a `FAMILY`, without code of its own.
 """
 
 import types
@@ -16,17 +16,17 @@ class EncoderNames(NamedTuple):
     """The tensors of an encoder, without `.weight` and `.bias`.
 
     Attributes:
-      tokens, positions, segments: tables of embeddings; None = the family has no such table.
+      tokens, positions, segments: tables of embeddings; None = no such table.
       embedding_norm: the normalisation of their sum.
       blocks: of each block.
       pooler: the dense layer of the pooler.
       transform, norm: layers of the head of masked tokens.
       token_bias: the whole name of the bias of that head's output layer.
       output: the output layer itself, whose tensors some files store again.
-      follows: the head of next sentences; None = the family has none.
+      follows: the head of next sentences; None = none.
       projection: the layer from the embeddings' width to the model's, if they differ.
-      replaced: both layers of the head of replaced tokens; None = the family has none.
-      final_norm, pooler_norm: normalisations after the last block, and of the pooler's output; None = there is none.
+      replaced: both layers of the head of replaced tokens; None = none.
+      final_norm, pooler_norm: normalisations after the last block, and of the pooler's output; None = none.
     """
 
     tokens: str
@@ -56,18 +56,18 @@ class EncoderFamily(NamedTuple):
       outside: first parts of the names of tensors that are not in the encoder.
       names: of its tensors.
       fields: settings of config.json that are fields of `BertConfig`.
-      rules: what is done with each setting of config.json.
-      fixed: fields of `BertConfig` that no setting gives, and their values in this family.
+      rules: for config.json.
+      fixed: fields of `BertConfig` without a setting, and their values in this family.
       classifier: first part of the names of the output layer of a classifier of texts.
       classifier_pooler: the pooler in a classifier of texts.
       dropout: the setting of the dropout before a head's output layer, by the end of the name of the head's class.
       reads_segments: whether its classes take the segments of tokens.
-      defaults: fields of `BertConfig` of a file without their settings, where they are not those of `BertConfig`.
+      defaults: fields of `BertConfig` that a file may leave out, where they are not `BertConfig`'s.
       layer_kinds: whether layers are local or global, each with its rotary positions, see `jaxnlp.convert.layer_kinds`.
-      answers: first part of the names of the output layer of a class of answers.
-      dense_heads: whether its classes of tokens and of answers have only dropout and a dense layer after the encoder;
+      answers: first part of the names of a question answering class's output layer.
+      dense_heads: whether its classes for tokens and answers have only dropout and a dense layer after the encoder;
         otherwise also the pooler, as a layer of each token.
-      values: our value for each value of a setting that is one of several names.
+      values: our values for a setting's values that differ.
     """
 
     title: str
@@ -90,13 +90,12 @@ class EncoderFamily(NamedTuple):
 
     @property
     def pools(self) -> bool:
-        """Whether its class without a head may have a pooler, and not only its classifier of texts."""
+        """Whether its class without a head may have a pooler, besides its classifier of texts."""
         return not f"{self.names.pooler}.".startswith(self.outside)
 
     @property
     def barriers(self) -> tuple[str, ...]:
-        """Biases of heads. Empty ones make classes of Transformers refuse weights, where they would add a random
-        head."""
+        """Biases of heads. Empty ones make classes of Transformers refuse weights, instead of adding a random head."""
         return tuple(dict.fromkeys(("classifier.bias", f"{self.classifier}bias")))
 
 

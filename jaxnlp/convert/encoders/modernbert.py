@@ -1,8 +1,7 @@
 """ModernBERT, as Transformers stores it: rotary positions, local layers, gated feed-forward layers and no biases.
 
-Its classifier has a pooler of its own, with GELU and a normalisation; its classes of tokens and of answers have it as a
-layer of each token. Differs in training: the outputs of both branches are dropped, not the activations in feed-forward
-layers.
+Its classifier has its own pooler, with GELU and a normalisation; its classes for tokens and answers have it as a layer
+of each token. Differs in training: dropout of the outputs of both branches, not of activations in feed-forward layers.
 """
 
 from jaxnlp.convert.encoders import EncoderFamily, EncoderNames

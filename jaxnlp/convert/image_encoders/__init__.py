@@ -1,4 +1,4 @@
-"""Families of encoders of images, one a file: what Transformers calls their settings and tensors.
+"""Families of image encoders, one a file: their settings and tensors in Transformers.
 
 All are variants of `jaxnlp.models.vit.ViT`. A new family is a new file with a `FAMILY`.
 """
@@ -13,7 +13,7 @@ from jaxnlp.text.foreign_settings import ForeignSettings
 
 
 class ImageEncoderNames(NamedTuple):
-    """The tensors of an encoder of images.
+    """The tensors of an image encoder.
 
     Attributes:
       tokens: whole names of the tokens before the patches, by their names in `ViT`.
@@ -21,11 +21,11 @@ class ImageEncoderNames(NamedTuple):
       patches: the layer on patches, without `.weight` and `.bias`; the others too.
       blocks: of each block.
       final_norm: the normalisation after the last block.
-      pooler: the dense layer of the pooler; "" = the family has none.
-      unused: whole names of tensors that mean nothing here.
+      pooler: the dense layer of the pooler; "" = none.
+      unused: whole names of unused tensors.
       first_axes: number of axes of length 1 before those of a token, and of the table of positions.
-      embedding_norm: the normalisation before the first block; "" = the family has none.
-      projection: the layer after the last normalisation, outside of the encoder; "" = the family has none.
+      embedding_norm: the normalisation before the first block; "" = none.
+      projection: the layer after the last normalisation, outside the encoder; "" = none.
     """
 
     tokens: Mapping[str, str]
@@ -41,21 +41,21 @@ class ImageEncoderNames(NamedTuple):
 
 
 class ImageEncoderFamily(NamedTuple):
-    """How Transformers stores the encoders of images of a model type.
+    """How Transformers stores the image encoders of a model type.
 
     Attributes:
       title: its name in messages, and the first part of its classes' names.
       base: the encoder in its classes with heads, the first part of its tensors' names.
       names: of its tensors.
       architectures: its classes without heads: without a projection, and with one if it has such a class.
-      heads: by the end of a class's name: the layers of its heads, in the order of the tokens that they read.
+      heads: the layers of a class's heads, in the order of their tokens, by the end of its name.
       distillation: `ViTConfig.distillation` by the number of heads.
       fields: settings of config.json that are fields of `ViTConfig`.
-      values: our value for each value of a setting that is written in another way; the first of equal ones is exported.
-      rules: what is done with each setting of config.json.
+      values: our values for a setting's values that differ; the first of equal ones is exported.
+      rules: for config.json.
       defaults: fields of `ViTConfig` that a config.json may leave out.
-      preprocessor: the class of image processors that a preprocessor_config.json without one has.
-      fixed: fields of `ViTConfig` that no setting gives, and their values in this family.
+      preprocessor: the class of image processor for a preprocessor_config.json without one.
+      fixed: fields of `ViTConfig` without a setting, and their values in this family.
     """
 
     title: str

@@ -1,6 +1,6 @@
-"""The encoder of images of a CLIP, alone: a ViT whose embeddings are normalised and whose layer on patches has no bias.
+"""CLIP's image encoder: a ViT with normalised embeddings, and a layer on patches without bias.
 
-A class with a projection gives the vectors that a CLIP compares with those of texts.
+A class with a projection computes the vectors that a CLIP compares with those of texts.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ FIELDS = {
     "attention_dropout": "attention_dropout_rate",
     "projection_dim": "projection_width",
 }
-"""Settings of an encoder of images."""
+"""Settings of an image encoder."""
 ACTIVATIONS = {
     "quick_gelu": "quick_gelu",
     "gelu": "gelu",

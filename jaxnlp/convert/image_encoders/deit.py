@@ -1,4 +1,4 @@
-"""DeiT: ViT with a distillation token after the class token, and a class with a head for each of both."""
+"""DeiT: ViT with a distillation token after the class token, and a class with a head for each."""
 
 from jaxnlp.convert.image_encoders.vit import FAMILY as VIT
 from jaxnlp.convert.settings import of_model_type

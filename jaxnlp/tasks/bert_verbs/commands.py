@@ -46,14 +46,14 @@ class Embed(Command):
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts; none = those of the file, or of standard input."""
     file: Path | None = None
-    """A file with one text a line; or a table (.csv, .tsv, .jsonl) with the column of the text as in training, or
-    named text; - = standard input."""
+    """A file with one text a line; or a table (.csv, .tsv, .jsonl) with the column of the text as in training, or named
+    text;"""
     out: Path | None = None
     """Write the embeddings to this .npy file, [N, D] float32, for numpy.load; None = print JSON lines."""
     similarities: bool = False
     """Print the cosine similarity of all pairs of texts, tab-separated, one line a text, instead of embeddings."""
     pooling: Pooling | None = None
-    """A text's embedding: that of its first token (cls), the pooler's, the mean over its tokens, or another pooling of
+    """Embedding of a text: its first token's (cls), the pooler's, the mean over its tokens, or another pooling of
     sentence-transformers. None = the model's."""
 
     def __call__(self, trained: Trained) -> None:
@@ -111,7 +111,6 @@ class PairAttention(Attention):
     """A second text, read together with the first as BERT reads pairs."""
 
     def second(self) -> str | None:
-        """The second text of the pair."""
         return self.pair
 
 
@@ -163,7 +162,7 @@ class Export(ExportCommand):
 
 
 def _scale(trained: Trained) -> str:
-    """What differs in a number that Transformers predicts; empty for classes."""
+    """The difference from a number that Transformers predicts, in words; "" for classes."""
     targets = trained.processor.targets
     if not isinstance(targets, Number) or isinstance(targets, AnyNumber):
         return ""
@@ -191,7 +190,7 @@ def pretrained_of(trained: Trained) -> Pretrained:
 def classifier_of(trained: Trained) -> Classifier | None:
     """The only head of a model, if it is dropout and a dense layer on the vector of a text; otherwise None.
 
-    A number is predicted on the scale of the labels, and is not limited to the ends of the scale.
+    A number is on the scale of the labels, but not clipped to it.
     """
     config: Any = trained.model.config
     only = config.only_head(trained.processor) if isinstance(config, BertClassifierConfig) else None

@@ -67,12 +67,12 @@ def has_bert(model: Any) -> bool:
 def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = None) -> Embeddings:
     """The embedding of each text [N, D].
 
-    The default prompt of a pretrained encoder is put before each text. Its embeddings are truncated last.
+    The default prompt of a pretrained encoder is put before each text. Truncation is the last step.
 
     Args:
       trained: a model with a BERT.
       texts: N of them; the embedding of a blank text is zero.
-      pooling: how a text's vector is computed; None = as in the model, or the mean.
+      pooling: None = as in the model, or the mean.
 
     Raises: ValueError for another pooling, and for the pooling pooler without a pooler.
     """
@@ -108,12 +108,11 @@ def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | No
 def embed(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = None) -> np.ndarray:
     """The embedding of each text [N, D] float32, or of one text [D]; that of a blank text is zero.
 
-    A pretrained encoder's settings decide on prompts, L2 normalisation and truncation. A warning in the log counts the
-    texts that are longer than the encoder reads.
+    Prompts, L2 normalisation and dimension are a pretrained encoder's. A warning in the log counts truncated texts.
 
     Args:
       texts: one text, or a list of N.
-      pooling: how a text's vector is computed; None = as in the model, or the mean.
+      pooling: None = as in the model, or the mean.
 
     Raises: ValueError for another pooling, and for the pooling pooler without a pooler.
     """
@@ -132,7 +131,7 @@ def warm_up_embed(trained: Trained, *, pooling: Pooling | None = None) -> None:
 
 
 def _shapes(trained: Trained, packs: bool) -> list[Shape]:
-    """The shapes of batches of texts. Args: packs: whether texts share a row, so that few are left for these."""
+    """The shapes of batches of texts. Args: packs: whether texts share rows, so that few batches remain."""
     return [shape for shape in text_shapes(max_length_of(trained)) if shape.rows == 1 or not packs]
 
 
@@ -155,18 +154,17 @@ def _encoding(trained: Trained, pooling: Pooling | None) -> tuple[Bert, Pooling,
 
 
 PACKED, MOST_TEXTS = 256, 32
-"""Tokens and texts of a row of several texts. Attention computes all pairs of tokens of a row, so a longer row takes
-more time again."""
+"""Tokens and texts of a packed row. Attention is quadratic in its length, so a longer row is slower."""
 
 
 def _packed_lengths(trained: Trained) -> tuple[int, ...]:
-    """The lengths of rows of several texts."""
+    """The lengths of packed rows."""
     return tuple(sorted({min(length, encoder_config(trained).max_positions) for length in (PACKED // 2, PACKED)}))
 
 
 def _packed(trained: Trained, pooling: Pooling | None) -> Callable[[Sequence[np.ndarray]], np.ndarray] | None:
-    """The vectors [N, D] of texts in a row without padding between them, from the tokens of each; None where padding
-    takes less time, as on devices that compute eight texts in the time of one, and for a pooler, which reads rows."""
+    """The vectors [N, D] of texts packed into a row, from the tokens of each. None where padding is faster, as on
+    devices that compute eight texts in the time of one, and for a pooler, which reads rows."""
     bert, own, skip = _encoding(trained, pooling)
     if target_platform() != "cpu" or own == "pooler":
         return None
@@ -184,7 +182,7 @@ def _packed(trained: Trained, pooling: Pooling | None) -> Callable[[Sequence[np.
 
 
 def _prompt_tokens(trained: Trained) -> int:
-    """Number of first tokens that embeddings leave out: those of a prompt that the pooling does not include."""
+    """Number of first tokens that embeddings leave out: those of a prompt that is not pooled."""
     settings = embedding_settings_of(trained)
     if settings.include_prompt or not settings.prompt:
         return 0
@@ -225,13 +223,11 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
 
     Args:
       text: the text to read.
-      pair: a second text, encoded together with the first even if the task encodes pairs separately: [CLS] text [SEP]
-        pair [SEP].
-      max_length: maximum length in tokens, special tokens included, at most that of the model; None = that of the
-        model.
+      pair: a second text, always encoded with the first: [CLS] text [SEP] pair [SEP].
+      max_length: maximum length in tokens, special tokens included; None = that of the model.
 
-    Raises: ValueError for a blank text; for a pair if the encoder has no segment embeddings; when `max_length` is too
-      short.
+    Raises: ValueError for a blank text, for a pair if the encoder has no segment embeddings, and for a `max_length`
+    that is too short or above the model's.
     """
     encoder = encoder_config(trained)
     refuse_blank((text,) if pair is None else (text, pair))

@@ -1,4 +1,4 @@
-"""The files of an export that only this library reads, and whole models read back from them."""
+"""The files of an export for this library only, and whole models read back from them."""
 
 import dataclasses
 import json
@@ -24,13 +24,13 @@ HEADS = "heads.safetensors"
 
 
 class ExportedHead(NamedTuple):
-    """A head that is in the weights of Transformers: `weight` = scale W^T and `bias` = scale b + shift.
+    """A head in the weights of Transformers: `weight` = scale W^T and `bias` = scale b + shift.
 
     Attributes:
       name: of its parameters W and b.
       prefix: of its tensors.
       scale, shift: of its outputs.
-      names: of its outputs in the config of Transformers; empty = they have none.
+      names: of its outputs in the config of Transformers; empty = none.
     """
 
     name: str
@@ -41,7 +41,7 @@ class ExportedHead(NamedTuple):
 
 
 def description(trained: Trained, config: ModelConfig, head: ExportedHead | None = None) -> bytes:
-    """The file `jaxnlp.json` of an exported model: its task, the config of what was exported, its processor, and its
+    """The file `jaxnlp.json` of an exported model: its task, the config of the exported part, its processor, and its
     head, unless `heads_file` has it."""
     parts = {
         "task": to_json(trained.task),
@@ -62,8 +62,8 @@ def read_exported(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
 
     Raises:
       ValueError: for tensors to ignore.
-      PretrainedError, WeightsError: when the folder was changed since, so that a file is missing or does not fit, or
-        the classes have other names.
+      PretrainedError, WeightsError: when the folder was changed, and a file is missing or does not fit, or the classes
+        have other names.
       ConfigError: when the file `jaxnlp.json` cannot be read.
     """
     if ignore:
@@ -90,7 +90,7 @@ def read_exported(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
 
 
 def _head(folder: Path, fields: Any) -> ExportedHead | None:
-    """The head in the weights of Transformers; None = the others are in `heads.safetensors`."""
+    """The head in the weights of Transformers; None = the heads are in `heads.safetensors`."""
     if (folder / HEADS).is_file():
         return None
     try:
@@ -102,7 +102,7 @@ def _head(folder: Path, fields: Any) -> ExportedHead | None:
 
 
 def _check_names(folder: Path, names: tuple[str, ...]) -> None:
-    """Raises PretrainedError when Transformers, trained further in this folder, gave the outputs other names."""
+    """Raises PretrainedError when further training with Transformers gave the outputs other names."""
     held = class_names(read_object(folder / CONFIG), len(names))
     if held != names:
         raise PretrainedError(
@@ -112,7 +112,7 @@ def _check_names(folder: Path, names: tuple[str, ...]) -> None:
 
 
 def _other_params(path: str | Path, head: ExportedHead | None) -> Params:
-    """The parameters outside the BERT, [inputs, outputs] for kernels."""
+    """The parameters outside the BERT; kernels are [inputs, outputs]."""
     if head is not None:
         return read_head(path, head)
     return unflatten_dict({tuple(name.split(".")): x for name, x in load_file(find_folder(path) / HEADS).items()})

@@ -1,4 +1,4 @@
-"""A PyTorch program for exported weights: a classifier whose pooling no class of Transformers has."""
+"""A PyTorch program for exported weights: a classifier with a pooling that no class of Transformers has."""
 
 import re
 from collections.abc import Mapping
@@ -93,7 +93,7 @@ def torch_classifier(trained: Trained, max_length: int) -> str | None:
 
     Args:
       trained: a model with a BERT.
-      max_length: maximum length of texts in tokens.
+      max_length: of texts in tokens.
     """
     config: Any = trained.model.config
     if not isinstance(config, BertClassifierConfig) or config.pooling not in _POOLING:
@@ -120,7 +120,7 @@ def torch_classifier(trained: Trained, max_length: int) -> str | None:
 
 
 def _meaning(targets: Targets) -> dict[str, str]:
-    """What the program makes of the scores, and how it prints a row."""
+    """The program's code for scores and for printing a row."""
     if isinstance(targets, Number):
         return {
             "returns": f"The numbers [N, 1], from {targets.lowest} to {targets.highest}.",

@@ -15,10 +15,10 @@ from jaxnlp.text.word_split import split_words
 
 
 def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:
-    """The attention weights of the BERT that reads the words of a text: one map, of its tokens on themselves.
+    """The attention weights of a BERT on the words of a text: one map, of its tokens on themselves.
 
     Args:
-      text: one sentence. A longer one than the model reads is truncated after a word.
+      text: one sentence; a longer one than the model reads is truncated after a word.
       max_length: maximum length in tokens, special tokens included; None = that of the model.
 
     Raises: ValueError for a model without a BERT, and for a text without words.

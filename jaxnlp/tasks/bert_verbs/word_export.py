@@ -22,14 +22,14 @@ class ExportWords(ExportCommand):
     """Writes the BERT of a tagger or a parser as a directory that Hugging Face Transformers reads, with its tokenizer.
 
     A tagger that is only a BERT, without CRF, recurrent layers, word embeddings and characters, becomes a
-    BertForTokenClassification with its labels, or that of its family, such as RobertaForTokenClassification. Its scores
-    of a word are those of the word's first token. Of all other models the directory has the BERT; their other
-    parameters are not part of any Transformers class, so they are saved separately in heads.safetensors.
-    `jaxnlp.load_pretrained` and the verbs read back the whole model.
+    BertForTokenClassification with its labels, or that of its family, such as RobertaForTokenClassification. A word has
+    the scores of its first token. Of all other models the directory has the BERT; their other parameters are in
+    heads.safetensors, since no class of Transformers has them. `jaxnlp.load_pretrained` and the verbs read back the
+    whole model.
     """
 
     part: str | None = None
-    """Of a tagger of several kinds of tags: write only one, such as upos, without the others."""
+    """Write only one of several kinds of tags, such as upos."""
 
     def __call__(self, trained: Trained) -> None:
         super().__call__(trained if self.part is None else only_part(trained, self.part))
@@ -60,7 +60,7 @@ class ExportWords(ExportCommand):
 
 
 def bert_of_words(trained: Trained) -> tuple[Pretrained, Any]:
-    """The BERT of a model of words, without a pooler, which these models do not read; and all other parameters.
+    """The BERT of a model of words, without an unused pooler; and all other parameters.
 
     Raises: ValueError for a model without a BERT.
     """
@@ -75,7 +75,7 @@ def bert_of_words(trained: Trained) -> tuple[Pretrained, Any]:
 
 
 def encoder_of_tokens(config: BertConfig, params: Params) -> tuple[BertConfig, Params]:
-    """The encoder of a model of tokens and its parameters, without a pooler of texts, which it does not read."""
+    """The encoder of a model of tokens and its parameters, without an unused pooler."""
     read = {name: value for name, value in params.items() if not config.unread_by_tokens((name,))}
     return dataclasses.replace(config, use_pooler=config.use_pooler and not config.pools), read
 

@@ -39,23 +39,22 @@ from jaxnlp.tasks.classification.vectors import warm_up as warm_up_embed
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 CLASSIFIERS = OF_TEXTS.classes()
-"""Classes of Transformers that this task reads with their heads, and their families."""
+"""Classes of Transformers whose heads this task reads, and their families."""
 DECODERS = decoder_classes()
-"""Those with a decoder."""
+"""Classes with a decoder."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Classification(Task):
     """Predicts the class of an input, by cross-entropy; or several classes, or a number, if the data has these.
 
-    Batches have the model's inputs, `loss_mask` [B] bool, and `labels`: the ids of classes [B] int, with the loss
-    `class_cross_entropy`; any number of classes as 0 and 1 [B, C] float, with `several_cross_entropy`; or numbers on
-    their scale [B] float, with the squared error. Mixed inputs also have `other_labels` [B] int and `share` [B] float,
-    the weight of the first label. Training logs the plain `loss` and the `objective`, and for one class
-    the accuracy with respect to the first label.
+    Batches have the model's inputs, `loss_mask` [B] bool, and `labels`: ids [B] int, with `class_cross_entropy`;
+    several classes as 0 and 1 [B, C] float, with `several_cross_entropy`; or scaled numbers [B] float, with the squared
+    error. Mixed inputs also have `other_labels` [B] int and `share` [B] float, the weight of the first label. Training
+    logs `loss` and `objective`, and for one class the accuracy of the first label.
 
-    Of data with named parts, a batch has examples of one part, and its labels are `sst/labels`; so are the metrics of
-    each part. Training then logs no plain `loss`, which would depend on the order of the batches.
+    With named parts, a batch has examples of one part, and labels and metrics have its name: `sst/labels`. Training
+    then logs no plain `loss`, which would depend on the order of the batches.
     """
 
     model_types = (*families(), *CLASSIFIERS, *DECODERS, *image_encoders.families())
@@ -192,9 +191,8 @@ class Classification(Task):
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-        """A classifier of texts or of images that Transformers trained, or one that `jaxnlp export` wrote; or an
-        encoder of Transformers or sentence-transformers, which gives the similarity of two texts by the cosine of their
-        vectors. With tensors to ignore, a classifier is read as an encoder.
+        """A classifier of texts or images, or an encoder for the cosine similarity of two texts, from Transformers,
+        sentence-transformers or `jaxnlp export`. With tensors to ignore, a classifier is read as an encoder.
 
         Raises: PretrainedError, WeightsError as `jaxnlp.convert.read_pretrained` and `read_image_encoder`.
         """

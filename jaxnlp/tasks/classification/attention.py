@@ -1,4 +1,4 @@
-"""What a classifier of texts attends to."""
+"""Attention of a classifier to a text."""
 
 import functools
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from jaxnlp.text.raw_texts import refuse_blank
 from jaxnlp.typing import Params
 
 POOLED = "the text"
-"""Name of the only row of weights with which a model pools the words of a text."""
+"""Name of the row with the weights of a text's pooling."""
 
 
 def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: int | None = None) -> TextAttention:
@@ -28,7 +28,7 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
     Args:
       text: the text to read.
       pair: a second text; only a BERT reads it, together with the first: [CLS] text [SEP] pair [SEP].
-      max_length: of a BERT: maximum length in tokens, special tokens included; None = that of the model.
+      max_length: of a BERT, in tokens, special tokens included; None = that of the model.
 
     Raises: ValueError for a blank text, and for a model that does not attend to texts.
     """
@@ -47,7 +47,7 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
 
 
 def word_weights(trained: Trained, chunk: Chunk) -> list[tuple[list[str], np.ndarray]]:
-    """The tokens of each text that a chunk answers, and their weights in the pooling [T] float32."""
+    """The tokens of each answered text of a chunk, and their weights in the pooling [T] float32."""
 
     def compute(indices: Sequence[int], shape: Shape) -> Any:
         batch = chunk.batch(indices, shape)

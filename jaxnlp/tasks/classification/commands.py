@@ -28,8 +28,8 @@ class Predict(Command):
     """Predicts the classes of texts, of pairs of texts or of images, one line for each.
 
     A line has columns separated by tabs: the class and its probability, or a number; then the text, both texts, or the
-    file. Several classes are separated by commas, with the lowest of their probabilities. The columns of a blank text,
-    or of an image that cannot be read, are empty. Notes on standard error count both.
+    file. Several classes are separated by commas, with the lowest of their probabilities. A blank text and an
+    unreadable image have empty columns, and notes on standard error count them.
     """
 
     summary = "Predicts classes of texts or images, entities in texts, or answers to questions."
@@ -42,23 +42,23 @@ class Predict(Command):
     """A file with one text a line, or two texts with a tab between them; or a table (.csv, .tsv, .jsonl) with the
     columns of the training table; - = standard input."""
     resize: bool = False
-    """Scale images of another size than the model reads, and crop their middle square. A model that was trained with
-    --data.resize always does so."""
+    """Scale images of another size than the model's, and crop their middle square; always on for a model that was
+    trained with --data.resize."""
     threshold: Annotated[float, Within("(0, 1)")] | None = None
-    """Predict each class, or the second of two classes, whose probability is at least this. None = the
-    threshold in the run's folder, if one was chosen (`jaxnlp evaluate RUN threshold`); otherwise the most
-    probable class, or 0.5."""
+    """Predict each class, or the second of two, whose probability is at least this. None = the threshold in the run's
+    folder, if `jaxnlp evaluate RUN threshold` chose one; otherwise the most probable class, or 0.5 for several
+    classes."""
     json: bool = False
     """Print a JSON object for each input, with the probabilities of all classes."""
     part: str | None = None
-    """Part of a model of several parts, such as sst. None = all parts that fit the number of texts; with several, each
-    line starts with the part's name."""
+    """Part of a model of several parts, such as sst. None = all that fit the number of texts; several start each line
+    with their name."""
 
     def __call__(self, trained: Trained) -> None:
-        """Prints the predictions. Those of the first inputs are printed before the rest is read.
+        """Prints the predictions, those of the first inputs before it reads the rest.
 
-        Raises: ValueError, OSError for inputs that are missing or cannot be read, and for a part that does not fit
-          them. For several images only if none can be read.
+        Raises: ValueError, OSError for missing or unreadable inputs, and for a part that does not fit them; for several
+        images only if none can be read.
         """
         processor, predictors = trained.processor, list[Predictor]()
         if self.part is not None:
@@ -115,8 +115,8 @@ class PredictionAttention(Command):
     out: Path = Path("attention.html")
     """The page to write."""
     resize: bool = False
-    """Scale images of another size than the model reads, and crop their middle square. A model that was trained with
-    --data.resize always does so."""
+    """Scale images of another size than the model's, and crop their middle square; always on for a model that was
+    trained with --data.resize."""
     max_length: int | None = None
     """For a BERT: maximum length in tokens; longer texts are truncated; None = 128."""
 

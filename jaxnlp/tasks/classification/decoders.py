@@ -35,8 +35,8 @@ def decoder_classes() -> tuple[str, ...]:
 def decoder_classifier_of_transformers(task: Task, path: str | Path) -> Trained:
     """A classifier that Transformers trained, with the names of its classes, or of a number.
 
-    Raises: PretrainedError, WeightsError as `read_decoder`; also for classes whose names do not fit the head, and for
-      several numbers.
+    Raises: PretrainedError, WeightsError as `read_decoder`; also for names that do not fit the head, and for several
+    numbers.
     """
     pretrained = read_decoder(path, ignore=(CLASSIFIER_HEAD,), output_layer=False)
     folder = find_folder(path)
@@ -66,11 +66,9 @@ def decoder_classifier_of_transformers(task: Task, path: str | Path) -> Trained:
 
 
 def save_decoder_classifier(folder: Path, trained: Trained) -> str:
-    """Writes a classifier with a decoder as a folder that Transformers reads.
+    """Writes a classifier with a decoder as a folder that Transformers reads. Returns: its class in Transformers.
 
-    Returns: the name of its class in Transformers.
-
-    Raises: OSError; WeightsError as `save_decoder`, and for numbers on a scale that does not begin at 0.
+    Raises: OSError; WeightsError as `save_decoder`, and for numbers on a scale that does not start at 0.
     """
     config: Any = trained.model.config
     assert isinstance(config, DecoderClassifierConfig)

@@ -29,7 +29,7 @@ MAX_ERRORS = 20
 COLUMNS = 10
 """Number of pictures in a row of the report."""
 LIT = 15
-"""Number of images with their attention in the report."""
+"""Number of images with attention in the report."""
 THUMBNAIL = 64
 """Size to which small images are enlarged in the report."""
 
@@ -43,7 +43,7 @@ _MEASURES: dict[type[Targets], type[Measures]] = {
 
 
 def measures_of(targets: Targets) -> Measures:
-    """The loss, the scores and the report's sections of targets."""
+    """The loss, the scores and the report's sections for targets."""
     return _MEASURES[type(targets)](targets)
 
 
@@ -59,17 +59,16 @@ def outputs_of(model: Any, part: str) -> Callable[[Params, Batch], jax.Array]:
 class Validation(Evaluator):
     """Loss, scikit-learn's scores, calibration of probabilities, and predictions of all examples, of each part.
 
-    The file of predictions (--predictions FILE) is a CSV table. Its last columns are the predicted label and the
-    probability of each class. The columns before are those of your own table (--file TABLE). Without one they are the
-    number of the row, or the example's id; the text, both texts, or the name of the image; and the label, if it is
-    known. Rows without a text have no prediction.
+    The file of predictions (--predictions FILE) is a CSV table. Its first columns are those of your own table (--file
+    TABLE), or else the row number or id; the text, both texts, or the image's name; and the label, if known. Its last
+    columns are the predicted label and the probability of each class. Rows without a text have no prediction.
 
-    The threshold does not change the scores: they use the most probable class, or 0.5 for any number of classes.
+    Scores ignore the threshold: they use the most probable class, or 0.5 for several classes.
     """
 
     threshold: Annotated[float, Within("(0, 1)")] | None = None
-    """In the file of predictions, predict each class, or the second of two classes, whose probability is at least
-    this; None = 0.5, or the most probable class."""
+    """In the file of predictions, predict each class, or the second of two, whose probability is at least this; None =
+    0.5 for several classes, or the most probable class."""
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         metrics = scoring.sums() if scoring.split.scored else {}
@@ -97,7 +96,7 @@ class Validation(Evaluator):
             scoring.compile(weigh, params, batch["tokens"], batch["attention_mask"])
 
     def _part(self, scoring: Scoring, name: str) -> Evaluation:
-        """A part's scores that the objective does not measure, its file of predictions, and its sections."""
+        """A part's scores besides the objective's, its file of predictions, and its sections."""
         trained, examples = scoring.trained, scoring.split.examples
         processor, model = trained.processor.by_part[name], cast(Any, trained.model)
         targets: Targets = processor.targets
@@ -118,7 +117,7 @@ class Validation(Evaluator):
 
 
 def _over_parts(trained: Trained, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
-    """Of named parts: `loss`, the mean over parts of weight times loss; and `mean_score`, the mean over parts of
+    """Of named parts: `loss`, the weighted mean of their losses; and `mean_score`, the mean of their
     `Measures.ranking`, which is CS224N's ranking score."""
     parts = {name: one for name, one in trained.processor.by_part.items() if f"{name}/loss" in metrics and name}
     if not parts:
@@ -137,11 +136,8 @@ def _over_parts(trained: Trained, metrics: Mapping[str, Metric]) -> dict[str, Me
 
 
 def _table(processor: Any, split: Split, predictions: np.ndarray, threshold: float | None) -> str:
-    """A line for each row of the user's table, or for each example, with the prediction in the last columns.
-
-    Examples that are not from a user's table have the number of their row or their id, their texts or the image's name,
-    and their label, which is empty if it is not known.
-    """
+    """A line for each row of the user's table, or for each example, with the prediction last, as `Validation`
+    documents."""
     targets = processor.targets
     added = ["predicted", *(f"probability of {name}" for name in targets.names)]
     predicted = [
@@ -171,7 +167,7 @@ def _table(processor: Any, split: Split, predictions: np.ndarray, threshold: flo
 def _error_sections(
     processor: Any, examples: Sequence[Any], predictions: np.ndarray, errors: Sequence[int]
 ) -> list[Section]:
-    """A table of the most confident or the largest errors; images also have pictures."""
+    """A table of the most confident or the largest errors, with pictures of images."""
     targets: Targets = processor.targets
     if not errors:  # in place of those of an earlier evaluation
         titles = [measures_of(targets).error_title]
@@ -201,7 +197,7 @@ def _error_sections(
 
 
 def _rollout_section(scoring: Scoring) -> Section:
-    """Images whose patches are as bright as their attention."""
+    """Images with patches as bright as their attention."""
     model, images = cast(Any, scoring.trained.model), _lit(scoring)
     rollout = scoring.once(jit, model.attention_rollout)
     shares = np.asarray(rollout(scoring.whole_params(), images))
@@ -211,14 +207,14 @@ def _rollout_section(scoring: Scoring) -> Section:
 
 
 def _lit(scoring: Scoring) -> np.ndarray:
-    """Images from the whole split [N, I, I, R]: examples may be in the order of their classes."""
+    """Images from the whole split [N, I, I, R]: examples may be sorted by class."""
     examples = scoring.split.examples
     indices = np.linspace(0, len(examples) - 1, min(LIT, len(examples))).round().astype(int)
     return np.stack([examples[index].image for index in indices])
 
 
 def _words_section(scoring: Scoring, errors: Sequence[int], predictions: np.ndarray) -> Section:
-    """Texts, the most confident errors first, with the words of the largest weights marked."""
+    """Texts, the most confident errors first, with the words of largest weight marked."""
     trained, examples = scoring.trained, scoring.split.examples
     model: Any = trained.model
     processor = trained.processor

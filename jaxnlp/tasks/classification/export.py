@@ -14,8 +14,8 @@ from jaxnlp.tasks.classification.inputs import batch_shapes, read_chunk
 
 
 def exports(trained: Trained) -> dict[str, Exportable]:
-    """`classify`, or for several parts `classify_` and the name of each, unless there is no head; and of a BERT or a
-    Vision Transformer `embed`."""
+    """`classify`, for several parts `classify_NAME`, if there is a head; and `embed` of a BERT or a Vision
+    Transformer."""
     functions = {
         "_".join(filter(None, ("classify", name))): _classify(trained, name)
         for name, part in trained.processor.by_part.items()

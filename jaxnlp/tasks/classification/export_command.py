@@ -22,11 +22,10 @@ class ExportClassifier(Export):
 
     Of texts: the BERT of a run with its tokenizer, its pretraining heads, and the pooling and the maximum length for
     sentence-transformers. A single head on the pooler, of texts or of pairs that are read together, becomes a
-    BertForSequenceClassification, or that of its family, such as RobertaForSequenceClassification, for one class,
-    several classes or a number. A single head with another pooling becomes a class of the program classify.py in the
-    directory, which Transformers runs with trust_remote_code=True. Other heads are not part of any Transformers class,
-    so they are saved separately in heads.safetensors. Classes of Transformers that would initialise these heads at
-    random refuse the directory.
+    BertForSequenceClassification, or that of its family, such as RobertaForSequenceClassification. A single head with
+    another pooling becomes a class of classify.py in the directory, which Transformers runs with
+    trust_remote_code=True. Other heads are in heads.safetensors, since no class of Transformers has them; classes that
+    would initialise them at random refuse the directory.
 
     With a decoder: a GPT2ForSequenceClassification, or that of a Llama, a Mistral, a Qwen2 or a Qwen3.
 

@@ -18,7 +18,7 @@ from jaxnlp.text.classifier_processor import TextClassifierProcessor, number_of_
 from jaxnlp.text.raw_texts import is_blank, one_line
 
 IMAGES = 64
-"""Number of images that are read at a time."""
+"""Number of images to read at once."""
 IMAGE_SHAPES = row_shapes()
 
 
@@ -28,9 +28,9 @@ class CommandInputs(NamedTuple):
     Attributes:
       inputs: texts, or image files and folders of them; () = those of the file, or of standard input.
       pair: the second text of each, for pairs.
-      file: one text a line, or two texts separated by a tab; or a table; None = standard input.
+      file: one text a line, or two separated by a tab; or a table; None = standard input.
       resize: scale and crop images of another size.
-      columns: the columns of the texts in a table.
+      columns: of the texts in a table.
     """
 
     inputs: tuple[str, ...] = ()
@@ -46,11 +46,11 @@ class Chunk(NamedTuple):
     Attributes:
       shown: the columns of each input in the output: its texts, without line breaks, or its file [N].
       fields: the same for JSON, by name [N].
-      kept: indices of the M inputs that are answered: those that are neither blank nor unread.
+      kept: indices of the M inputs to answer, neither blank nor unread.
       lengths: of these inputs in positions [M].
       batch: (indices of at most B of the M inputs, shape) -> a batch; its last rows are padding.
-      truncated: indices of the inputs that were truncated.
-      unread: why an input cannot be read, by its index.
+      truncated: indices of truncated inputs.
+      unread: why an input cannot be read, by index.
     """
 
     shown: list[tuple[str, ...]]
@@ -92,11 +92,10 @@ def chosen_part(processor: Any, name: str | None, texts: int | None = None) -> s
 
 @functools.singledispatch
 def given_rows(processor: Any, given: CommandInputs) -> Iterator[Sequence[Sequence[Any]]]:
-    """The inputs of a command, in lists of rows: a text, two texts, or the path of an image.
+    """The inputs of a command, in lists of rows: a text, two texts, or the path of an image. Raises: ValueError,
+    OSError.
 
     A new kind of processor registers functions for this, for `batch_shapes` and for `read_chunk`.
-
-    Raises: ValueError, OSError.
     """
     raise ValueError(f"inputs of a {type(processor).__name__} cannot be read from the command line")
 
@@ -109,7 +108,7 @@ def batch_shapes(processor: Any) -> tuple[Shape, ...]:
 
 @functools.singledispatch
 def read_chunk(processor: Any, rows: Sequence[Sequence[Any]], *, resize: bool = False) -> Chunk:
-    """Rows of inputs as batches of the model. Raises: ValueError, OSError for rows that cannot be read."""
+    """Rows of inputs as batches of the model. Raises: ValueError, OSError for unreadable rows."""
     raise ValueError(f"inputs of a {type(processor).__name__} cannot be read")
 
 
@@ -188,7 +187,7 @@ def _(processor: ImageProcessor, rows: Sequence[Sequence[Any]], *, resize: bool 
 def read_each(
     processor: ImageProcessor, images: Sequence[Any], *, resize: bool
 ) -> tuple[dict[int, np.ndarray], dict[int, Exception]]:
-    """Images [I, I, R] uint8, and why others cannot be read; both by their indices."""
+    """Images [I, I, R] uint8, and why others cannot be read; both by index."""
     arrays, unread = dict[int, np.ndarray](), dict[int, Exception]()
     for index, image in enumerate(images):
         try:
@@ -205,7 +204,7 @@ def refuse_texts(given: CommandInputs) -> None:
 
 
 def image_files(given: tuple[Path, ...]) -> list[Path]:
-    """The files, and the images in the folders among them. A note on standard error counts other files of a folder.
+    """The files, and the images in the folders among them. A note on standard error counts a folder's other files.
 
     Raises: ValueError naming a folder without images; FileNotFoundError.
     """

@@ -11,7 +11,7 @@ NO_THRESHOLD = "threshold applies only to two classes, or to any number of class
 
 
 def kept_threshold(trained: Trained) -> float | None:
-    """The threshold in a run's folder; None if none was chosen, or, with a note, if it was chosen for another step.
+    """The threshold in a run's folder; None without one, or, with a note, if it was chosen for another step.
 
     Raises: ValueError naming the file, when it is not a threshold.
     """

@@ -1,4 +1,4 @@
-"""The base of the measures of each kind of targets: loss, scores, and sections of the report.
+"""The base of measures for one kind of targets: loss, scores, and sections of the report.
 
 Axes: N examples, C outputs.
 """
@@ -22,12 +22,12 @@ MAX_POINTS = 200
 
 
 class Measures:
-    """Loss, scores and sections of one kind of targets."""
+    """Loss, scores and sections for one kind of targets."""
 
     unit: ClassVar[str] = "nats"
     """Unit of the loss."""
     options: ClassVar[Sequence[str]] = ("label_smoothing", "focal_gamma", "class_weights")
-    """Options of the task that the loss has."""
+    """The task's options for the loss."""
     error_title: ClassVar[str] = "Most confident errors"
     """Heading of the wrong predictions in the report."""
 
@@ -46,7 +46,7 @@ class Measures:
         return {"loss": MetricKind(of, self.unit, "lower")}
 
     def kinds(self, labels: np.ndarray, of: str) -> dict[str, MetricKind]:
-        """What `scores` measures of examples with these labels [N, ...]; `of` is the plural noun for examples."""
+        """The `scores` of examples with these labels [N, ...]; `of` is the plural noun for examples."""
         raise TypeError(f"{type(self).__name__} does not define kinds()")
 
     def scores(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, Metric]:
@@ -62,12 +62,12 @@ class Measures:
         raise TypeError(f"{type(self).__name__} does not define sections()")
 
     def errors(self, labels: np.ndarray, predicted: np.ndarray, limit: int) -> list[int]:
-        """Indices of the examples with wrong predictions, the worst first; arguments as for `scores`: [N, ...]."""
+        """Indices of wrong predictions, the worst first; arguments as for `scores`: [N, ...]."""
         raise TypeError(f"{type(self).__name__} does not define errors()")
 
 
 def areas(of: str) -> dict[str, MetricKind]:
-    """The areas under the curves, which need positive and negative examples."""
+    """The areas under curves, which need positive and negative examples."""
     return {"roc_auc": MetricKind(of, title="ROC AUC"), "average_precision": MetricKind(of)}
 
 

@@ -12,7 +12,7 @@ from jaxnlp.tasks.classification.measures import Measures
 from jaxnlp.typing import Array, Batch, Metrics
 
 BINS = 20
-"""Number of parts of the scale for which the report has the mean prediction."""
+"""Number of intervals of the scale for the report's mean predictions."""
 
 
 class NumberMeasures(Measures):
@@ -28,7 +28,6 @@ class NumberMeasures(Measures):
         return squared_error(outputs, labels, batch["loss_mask"]), {}
 
     def kinds(self, labels: np.ndarray, of: str) -> dict[str, MetricKind]:
-        """Labels [N]."""
         errors = {name: MetricKind(of, "label", "lower") for name in ("mean_absolute_error", "root_mean_squared_error")}
         correlations = {
             name: MetricKind(of, title=f"{name.capitalize()} correlation") for name in ("pearson", "spearman")

@@ -151,9 +151,7 @@ def _binned(labels: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, 
 def calibration_error(labels: np.ndarray, probabilities: np.ndarray) -> float:
     """The mean distance between confidence and accuracy over intervals of confidence, weighted by number of examples.
 
-    Args:
-      labels: [N] int.
-      probabilities: [N, C].
+    Args: labels [N] int, probabilities [N, C].
 
     Source: Guo et al. 2017, eq. 3, with 15 intervals.
     """

@@ -44,7 +44,7 @@ class Predictor:
         self._threshold = kept if threshold is None else threshold
 
     def __call__(self, chunk: Chunk) -> list[Prediction]:
-        """The predictions of a chunk of inputs, in their order; `NO_PREDICTION` for those that are not answered."""
+        """The predictions of a chunk of inputs, in order; `NO_PREDICTION` for blank and unread ones."""
         predictions = [NO_PREDICTION] * len(chunk.shown)
         if len(chunk.kept):
             predicted = self.targets.predicted(self._outputs(chunk))
@@ -54,7 +54,7 @@ class Predictor:
         return predictions
 
     def _outputs(self, chunk: Chunk) -> np.ndarray:
-        """The model's outputs for the inputs that are answered [M, C]."""
+        """The model's outputs for the answered inputs [M, C]."""
         trained, model = self._trained, cast(Any, self._trained.model)
         if model.config.compares(self.processor):  # with the prompts and the truncation of embeddings
             return cosines(trained, *zip(*(list(chunk.fields[index].values()) for index in chunk.kept), strict=True))
@@ -97,17 +97,16 @@ def predict(
 ) -> list[Prediction]:
     """The model's predictions for texts, pairs of texts, or images; a blank text gets the label None.
 
-    A warning in the log counts the texts that are longer than the model reads.
+    A warning in the log counts truncated texts.
 
     Args:
-      inputs: texts; or images: files, Pillow's images, or arrays that `jaxnlp.images.reading.with_channels` takes. One
-        input gives one prediction.
+      inputs: one, or a list: texts; or images: files, Pillow's images, or arrays for
+        `jaxnlp.images.reading.with_channels`.
       pairs: the second text of each, if the model reads pairs.
       part: of a model of several parts: the name of one; None = the only part that fits the number of texts.
-      threshold: lowest probability of a predicted class, or of the second of two classes; None = that in the run's
-        folder, if one was chosen.
-      resize: scale images of another size than the model reads, and crop their middle square. A model that was trained
-        with --data.resize always does so.
+      threshold: lowest probability of a predicted class, or of the second of two; None = that in the run's folder, if
+        any.
+      resize: scale images of another size, and crop their middle square; always on after training with --data.resize.
 
     Raises: ValueError, OSError for inputs that the model does not read.
     """
@@ -132,7 +131,7 @@ def read_chunks(
 
     Args: as for `predict`; the size of a chunk; the indices of the inputs for messages, None = from 0.
 
-    Raises: ValueError, OSError for an input that cannot be read.
+    Raises: ValueError, OSError for an unreadable input.
     """
     if pairs is not None and len(pairs) != len(inputs):
         raise ValueError(f"expected a second text for each text; got {len(inputs)} texts and {len(pairs)} second texts")

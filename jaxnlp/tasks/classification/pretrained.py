@@ -19,18 +19,17 @@ from jaxnlp.tasks.bert_verbs.exported import ExportedHead, read_head
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart, one_part
 
 SIMILARITY = "similarity"
-"""The part of a pretrained encoder: the cosine of texts' vectors."""
+"""The part of a pretrained encoder: the cosine similarity of texts."""
 HEAD = "head"
 
 
 def classifier_of_transformers(task: Task, path: str | Path, family: EncoderFamily) -> Trained:
     """A classifier that Transformers trained, with the names of its classes, or of a number.
 
-    No file says whether it is for single texts or for pairs: it reads both. So a cross-encoder of sentence-transformers
-    scores pairs.
+    It reads single texts and pairs, since no file says which: a cross-encoder of sentence-transformers scores pairs.
 
-    Raises: PretrainedError, WeightsError as `read_pretrained`; also for classes whose names do not fit the head, and
-      for several numbers.
+    Raises: PretrainedError, WeightsError as `read_pretrained`; also for names that do not fit the head, and for several
+      numbers.
     """
     pretrained = read_pretrained(path, ignore=(family.classifier,))
     file = encoder_folder(find_folder(path)) / CONFIG
@@ -65,7 +64,7 @@ def classifier_of_transformers(task: Task, path: str | Path, family: EncoderFami
 
 
 def targets_of(settings: dict[str, Any], outputs: int, *, adapted: bool = False) -> Targets:
-    """What a head of Transformers predicts. Args: adapted: as for `class_names`.
+    """The targets of a head of Transformers. Args: adapted: as for `class_names`.
 
     Raises: ValueError for names that do not fit its outputs.
     """
@@ -81,8 +80,8 @@ def targets_of(settings: dict[str, Any], outputs: int, *, adapted: bool = False)
 def encoder_of_similarity(task: Task, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
     """An encoder of Transformers or sentence-transformers: similarity by the cosine of the texts' vectors.
 
-    Raises: PretrainedError, WeightsError as `read_pretrained`; also for modules of sentence-transformers after the
-      pooling that this library does not support.
+    Raises: PretrainedError, WeightsError as `read_pretrained`; also for unsupported modules of sentence-transformers
+    after the pooling.
     """
     pretrained = read_pretrained(path, ignore=ignore)
     others = [kind for kind in pretrained.modules_after_pooling if kind != "Normalize"]

@@ -1,4 +1,4 @@
-"""Pictures of a Vision Transformer's attention: each image, and the same image with attention as brightness."""
+"""Pictures of a Vision Transformer's attention: each image, and the image with attention as brightness."""
 
 import html
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ its probability.</p>"""
 
 
 def lit(images: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Images [N, I, I, R] uint8 whose patches are as bright as their shares of attention [N, I / patch, I / patch],
-    relative to the image's largest share."""
+    """Images [N, I, I, R] uint8 with patches as bright as their shares of attention [N, I / patch, I / patch], relative
+    to the image's largest share."""
     patch = images.shape[1] // shares.shape[1]
     light = DARKEST + (1.0 - DARKEST) * shares / shares.max(axis=(1, 2), keepdims=True)
     whole = light.repeat(patch, axis=1).repeat(patch, axis=2)
@@ -34,7 +34,7 @@ def lit(images: np.ndarray, shares: np.ndarray) -> np.ndarray:
 
 
 def side_by_side(images: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Each image, followed by the same image with attention as brightness: [2 N, I, I, R] uint8."""
+    """Each image, followed by itself with attention as brightness: [2 N, I, I, R] uint8."""
     return np.stack([images, lit(images, shares)], axis=1).reshape(-1, *images.shape[1:])
 
 

@@ -37,8 +37,7 @@ class SeveralClassesMeasures(Measures):
         return scores["micro_f1"]
 
     def scores(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, Metric]:
-        """All scores of `kinds`, of [N, C] and [N, C]; the accuracy is the share of examples whose classes are all
-        right.
+        """All scores of `kinds`, of [N, C] and [N, C]; the accuracy is the share of examples with all classes right.
 
         A class is predicted from a probability of 0.5. Areas under curves are means over the classes with both positive
         and negative examples.
@@ -95,5 +94,5 @@ class SeveralClassesMeasures(Measures):
 
 
 def _with_both(labels: np.ndarray) -> np.ndarray:
-    """Which classes have both positive and negative examples [C]."""
+    """Whether classes have both positive and negative examples [C]."""
     return (labels.min(axis=0) == 0) & (labels.max(axis=0) == 1)

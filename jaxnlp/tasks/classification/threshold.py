@@ -14,16 +14,15 @@ from jaxnlp.tasks.classification.evaluators import outputs_of
 from jaxnlp.tasks.classification.kept_threshold import THRESHOLD_FILE
 
 CANDIDATES = 200
-"""Maximum number of thresholds that are tried."""
+"""Maximum number of thresholds to try."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ChooseThreshold(Evaluator):
     """Chooses the lowest probability of a predicted class by the highest macro-F1, and saves it in the run's folder.
 
-    With two classes, it is the probability of the second one. With any number of classes, all share it. `jaxnlp
-    predict` and `jaxnlp attention` then use it. The scores are a little better than on other data, because the
-    threshold is chosen on the same data.
+    With two classes, it is the probability of the second one; several classes share it. `jaxnlp predict` and `jaxnlp
+    attention` then use it. Scores on the same data are a little too high.
     """
 
     default_split: ClassVar[str] = "validation"
@@ -69,8 +68,8 @@ class ChooseThreshold(Evaluator):
 
 
 def candidate_thresholds(probabilities: np.ndarray) -> list[float]:
-    """The thresholds to try, in ascending order: midpoints between neighbouring probabilities, [N] or [N, C], or an
-    evenly spaced sample if there are many. 0.5 if all probabilities are equal."""
+    """The thresholds to try, ascending: midpoints between neighbouring probabilities, [N] or [N, C], or an evenly
+    spaced sample of many. 0.5 if all probabilities are equal."""
     values = np.unique(probabilities)
     middles = (values[:-1] + values[1:]) / 2.0
     if len(middles) > CANDIDATES:

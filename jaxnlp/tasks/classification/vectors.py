@@ -39,13 +39,12 @@ def embed(
 ) -> np.ndarray:
     """The embedding of each text or image [N, D] float32, or of one [D]; that of a blank text is zero.
 
-    The vector of an image is what the head of a Vision Transformer reads: that of the class token or the mean over the
-    patches, after the pooler if there is one. A pretrained encoder's settings decide on prompts, L2 normalisation and
-    truncation of texts. A warning in the log counts the texts that are longer than the encoder reads.
+    The vector of an image is the head's input: the class token's or the mean over the patches, after the pooler if any.
+    Prompts, L2 normalisation and dimension are a pretrained encoder's. A warning in the log counts truncated texts.
 
     Args:
       inputs: texts or images, as for `predict`: one, or a list of N.
-      pooling: how a text's vector is computed; None = as in the model, or the mean.
+      pooling: of a text; None = as in the model, or the mean.
       resize: as for `predict`.
 
     Raises: ValueError for another pooling, for the pooling pooler without a pooler, and for a model without vectors;
@@ -73,11 +72,10 @@ def image_vectors(
     """The vector of each image [N, D] float32.
 
     Args:
-      model: the encoder; a head is not read.
+      model: the encoder; a head is ignored.
       params: its parameters, as `Trained.inference_params` has them.
       processor: of its images.
-      images: N of them, as for `predict`.
-      resize: as for `predict`.
+      images, resize: as for `predict`.
       indices: of the images for messages; None = from 0.
 
     Raises: ValueError, OSError for images that cannot be read.
@@ -98,7 +96,7 @@ def warm_up(trained: Trained, *, pooling: Pooling | None = None) -> None:
 
 
 def warm_up_images(model: ViT, params: Params, processor: ImageProcessor) -> None:
-    """Compiles the programs of `image_vectors` ahead. Args: as for it."""
+    """Compiles the programs of `image_vectors` ahead."""
     batches.warm_up(batch_shapes(processor), _computed(model, params, read_chunk(processor, ()).batch))
 
 
@@ -119,7 +117,7 @@ def exported(trained: Trained) -> Exportable:
 
 
 def chunk_vectors(model: ViT, params: Params, processor: ImageProcessor, chunk: Chunk) -> np.ndarray:
-    """The vectors of the images of a chunk [M, D] float32. Args: as for `image_vectors`."""
+    """The vectors of the images of a chunk [M, D] float32."""
     nothing = np.zeros((0, model.config.vector_width), np.float32)
     rows = in_batches(chunk.lengths, batch_shapes(processor), _computed(model, params, chunk.batch))
     return np.stack(rows) if rows else nothing
@@ -144,7 +142,7 @@ class EmbedInputs(Embed):
     """Computes embeddings of texts or images, as .npy or JSON lines.
 
     The embedding of a blank text is zero, and a note on standard error counts blank texts. The embedding of an image is
-    the vector that the head of a Vision Transformer reads.
+    the input of a Vision Transformer's head.
     """
 
     summary = "Computes embeddings of texts or images."
@@ -152,8 +150,8 @@ class EmbedInputs(Embed):
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts; none = those of the file, or of standard input. For models of images: files, or folders of them."""
     resize: bool = False
-    """Scale images of another size than the model reads, and crop their middle square. A model that was trained with
-    --data.resize always does so."""
+    """Scale images of another size than the model's, and crop their middle square; always on for a model that was
+    trained with --data.resize."""
 
     def __call__(self, trained: Trained) -> None:
         if not of_images(trained.model):
@@ -174,7 +172,7 @@ def vectors_of_files(
 ) -> np.ndarray:
     """The vectors of image files [N, D] float32; if `printed`, as JSON lines while they are computed.
 
-    Args: as for `image_vectors`. Raises: ValueError, OSError for files that cannot be read.
+    Raises: ValueError, OSError for unreadable files.
     """
     vectors = list[np.ndarray]()
     for chunk in read_chunks(processor, files, None, resize, IMAGES):

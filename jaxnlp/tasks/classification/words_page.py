@@ -8,7 +8,7 @@ import numpy as np
 from jaxnlp.pages.page import page
 
 STRONG = 1.5
-"""The report marks words whose weight is at least this many times the weight of equally weighted words."""
+"""The report marks words with at least this many times the mean weight."""
 
 _STYLE = """
 :root { --heat: #0067a3 }

@@ -13,8 +13,8 @@ from jaxnlp.tasks import Command, Trained
 
 @dataclasses.dataclass(frozen=True)
 class ExportCommand(Command):
-    """Writes a model as a folder that JAX reads without this library, with --format jax; ONNX, with --format onnx; or
-    the adapter of a model that was trained with LoRA, with --format peft.
+    """Writes a model as a folder for JAX without this library (--format jax), for ONNX (--format onnx), or as the
+    adapter of a model that was trained with LoRA (--format peft).
 
     The folder has a program for each function of the model, for CPUs, GPUs and TPUs and for any number of inputs;
     export.json, which describes them; the parameters; the vocabulary and the labels as processor.json; and load.py,

@@ -29,16 +29,16 @@ _TASKS = {
     "ForConditionalGeneration": "SEQ_2_SEQ_LM",
     "MTModel": "SEQ_2_SEQ_LM",
 }
-"""PEFT's names of tasks, by the end of the name of a class of Transformers; PEFT has none for images."""
+"""PEFT's tasks, by the ends of the names of Transformers' classes; PEFT has none for images."""
 
 
 def write_adapter(command: "ExportCommand", trained: Trained) -> None:
-    """Writes the difference from the weights that the run began with: the factors, and whole tensors of new heads. The
-    config and the tokenizer are those of the whole model.
+    """Writes the difference from the run's initial weights: the factors, and whole tensors of new heads. The config and
+    the tokenizer are the whole model's.
 
     Args:
       command: writes the whole model for Transformers.
-      trained: a run with LoRA that began with weights of Transformers.
+      trained: a run with LoRA that started from weights of Transformers.
 
     Raises: ValueError for another model; OSError when the folder is not empty or cannot be written.
     """

@@ -1,4 +1,4 @@
-"""Decoders as programs: a text, or the rest of one, from a cache that the program returns."""
+"""Decoders as programs: a text, or its continuation from a cache that the program returns."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ _RETURNS = "logits [B, T, V] of the token after each one; and the cache with the
 
 
 def read_and_step(decoder: Decoder) -> dict[str, Exportable]:
-    """`read`: the beginning of texts; and `step`: the next tokens of the same texts, from the cache of those before."""
+    """`read`: the start of texts; and `step`: the next tokens of the same texts, from the previous cache."""
     axes = Axes(T=(1, decoder.capacity))
     tokens = axes("B, T")
 
@@ -42,7 +42,7 @@ def _advanced(decoder: Decoder, params: Params, tokens: jax.Array, cache: PyTree
 
 
 def encode_and_step(trained: Trained) -> dict[str, Exportable]:
-    """`encode`: the cache of sources; and `step`: the next tokens of their targets, which begin with the start symbol.
+    """`encode`: the cache of sources; and `step`: the next tokens of their targets, from the start symbol on.
 
     Args: trained: its model has `initial_cache`, as a `SequenceToSequenceConfig` says.
     """

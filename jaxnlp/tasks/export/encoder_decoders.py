@@ -21,12 +21,11 @@ class ExportEncoderDecoder(ExportCommand):
     """Writes a model that was trained from the weights of a T5, a BART or a Marian as a directory that Hugging Face
     Transformers reads.
 
-    It has the tokenizer, too. An mT5 is written as a T5: it is the same function. The directory is written atomically.
-    `jaxnlp.load_pretrained` and the verbs read it back. With --format jax or onnx every model is written.
+    It has the tokenizer, too. An mT5 is written as a T5, which is the same function. The directory is written
+    atomically. `jaxnlp.load_pretrained` and the verbs read it back. --format jax and onnx write every model.
 
-    Raises, when it is called:
-      ValueError: for a model of another family, with its own vocabulary, or with layers that none of them has.
-      OSError: when the directory is not empty or cannot be written.
+    Raises, when it is called: ValueError: for another family, for a vocabulary of its own, or for layers that none of
+      these families has. OSError: when the directory is not empty or cannot be written.
     """
 
     def write_transformers(self, trained: Trained) -> None:

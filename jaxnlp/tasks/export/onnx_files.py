@@ -61,7 +61,7 @@ def _names(paths: Sequence[tuple[Any, Any]]) -> list[str]:
 
 @contextlib.contextmanager
 def _quiet(*names: str) -> Iterator[None]:
-    """A context in which these loggers and those inside them show no warnings."""
+    """A context in which these loggers and their children show no warnings."""
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""Functions in fewer kinds of operations: those that a converter to another format knows."""
+"""Functions in fewer kinds of operations, which a converter to another format knows."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,8 +11,8 @@ Rule = Callable[..., Sequence[Any]]
 
 
 def plain(closed: ClosedJaxpr, *arguments: Any) -> list[Any]:
-    """The results of a traced function. Calls are inlined; pad, stack, the remainder of ints, and loops from the end
-    become concatenations, divisions and loops from the start."""
+    """The results of a traced function. Calls are inlined; pad, stack, the remainder of ints, and reversed loops become
+    concatenations, divisions and forward loops."""
     return _evaluated(closed.jaxpr, closed.consts, arguments)
 
 
@@ -44,14 +44,14 @@ def _inlined(parameter: str) -> Rule:
 
 
 def _called(inner: Any, operands: Sequence[Any]) -> list[Any]:
-    """The results of a function inside another one. Args: inner: it, with or without its constants."""
+    """The results of an inner function. Args: inner: with or without its constants."""
     if isinstance(inner, ClosedJaxpr):
         return _evaluated(inner.jaxpr, inner.consts, operands)
     return _evaluated(inner, (), operands)
 
 
 def _counts(params: dict[str, Any]) -> tuple[int, int]:
-    """How many operands of a loop are constant, and how many are carried."""
+    """Numbers of a loop's constant and carried operands."""
     if "ft_in" in params:  # from JAX 0.11 on
         consts, carried, _ = params["ft_in"].unpack()
         return len(consts), len(carried)

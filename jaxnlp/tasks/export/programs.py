@@ -30,7 +30,7 @@ DESCRIPTION, PARAMS, PROCESSOR, LOADER = "export.json", "params.safetensors", "p
 
 
 def portable(trained: Trained) -> Trained:
-    """The model as programs for all platforms compute it: in float32, by plain operations, each block on its own."""
+    """The model for all platforms: in float32, by plain operations, with separate parameters for each block."""
     config: Any = from_json(on_any_machine(to_json(trained.model.config)), ModelConfig, where="model")
     model = dataclasses.replace(config, compute=config.compute.exact).build(trained.processor)
     return dataclasses.replace(trained, model=model, params=unstacked(jax.device_get(trained.params)))
@@ -79,7 +79,7 @@ def described(
 
     Args:
       trained: the model.
-      functions: those in the folder, by name.
+      functions: in the folder, by name.
       outputs: the shapes of their outputs.
       suffix: of their files.
       facts: further entries.

@@ -42,8 +42,8 @@ class ExtractiveQA(Task):
     max_answer_tokens: Count = 30
     """Maximum length of an answer in tokens."""
     no_answer_threshold: Finite = 0.0
-    """A question has no answer if the log-probability of no answer is higher than that of the best answer by more than
-    this. `evaluate RUN threshold` finds the best one."""
+    """A question has no answer if no answer's log-probability exceeds the best answer's by more than this. `evaluate
+    RUN threshold` finds the best one."""
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         del processor

@@ -18,7 +18,7 @@ from jaxnlp.text.raw_texts import require_texts, unless_blank
 from jaxnlp.typing import Batch, Params
 
 MAX_SPANS = 20
-"""Number of spans of each window that are compared."""
+"""Number of best spans of each window to compare."""
 
 
 class Answer(NamedTuple):
@@ -28,7 +28,7 @@ class Answer(NamedTuple):
       text: a part of the context; "" = the context has no answer.
       start: its first character.
       stop: the character after its last one.
-      log_prob: of the span in its window, or of no answer in the window where that is lowest.
+      log_prob: of the span in its window, or of no answer, the lowest of all windows.
     """
 
     text: str
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """What a model finds in the context of a question.
+    """The candidates in the context of a question.
 
     Attributes:
       answers: with distinct texts, the best first; perhaps none.
@@ -59,7 +59,7 @@ class Candidates(NamedTuple):
         return self.no_answer.log_prob - self.answers[0].log_prob if self.answers else math.inf
 
     def ranked(self, threshold: float) -> list[Answer]:
-        """All answers, the best first; no answer is before those that it beats by more than the threshold."""
+        """All answers, the best first; no answer precedes those that it beats by more than the threshold."""
         better = [answer for answer in self.answers if self.no_answer.log_prob - answer.log_prob <= threshold]
         return [*better, self.no_answer, *self.answers[len(better) :]]
 
@@ -80,13 +80,14 @@ def ask(
       context: a text for all questions, or a list of N. Long ones are read in windows.
       n_best: maximum number of answers with distinct texts in the list for each question; None = one answer, not a
         list.
-      no_answer_threshold: no answer must be better than the best span by more than this; None = that of the task.
+      no_answer_threshold: no answer is returned if its log-probability exceeds the best span's by more than this; None
+        = the task's.
 
-    Returns: for each question an `Answer`, or a list of them. Its text is "" if the context has no answer. For a blank
-      question or context, the text is "", or the list is empty.
+    Returns: for each question an `Answer`, or a list of them. Its text is "" if the context has no answer. A blank
+      question or context gives the text "", or an empty list.
 
-    Raises: ValueError for arguments that are not texts, when the numbers of contexts and questions differ, and for
-      `n_best` below 1 or a threshold that is not finite.
+    Raises: ValueError for arguments that are not texts, for unequal numbers of contexts and questions, for `n_best`
+      below 1, and for an infinite threshold.
     """
     texts = require_texts(questions, "questions")
     one = isinstance(context, str)

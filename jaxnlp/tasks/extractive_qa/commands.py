@@ -37,14 +37,14 @@ class Ask(Command):
     questions: tyro.conf.Positional[tuple[str, ...]] = ()
     """Questions; none = those of the file, or of standard input."""
     context: Path = dataclasses.field(kw_only=True)
-    """A file: the text that has the answers. - = standard input."""
+    """The file with the text to find answers in; - = standard input."""
     file: Path | None = None
     """A file with one question a line; - = standard input."""
     n_best: Count = 1
-    """Maximum number of answers to each question; from 2, with their confidences, the best first."""
+    """Maximum number of answers to each question, the best first; above 1 with their confidences."""
     no_answer_threshold: Finite | None = None
-    """No answer must be better than the best answer by more than this; None = as in training. Higher values give more
-    answers."""
+    """Predict no answer if its log-probability exceeds the best answer's by more than this; None = as in training.
+    Higher values give more answers."""
     json: bool = False
     """Print a JSON object for each question: its answers, their positions in the text, and their confidences."""
     html: Path | None = None
@@ -56,7 +56,7 @@ class Ask(Command):
     def __call__(self, trained: Trained) -> None:
         """Prints the answers.
 
-        Raises: ValueError, OSError for questions or a text that are missing, blank or cannot be read.
+        Raises: ValueError, OSError for a question or a text that is missing, blank or unreadable.
         """
         require_place(self.html, *PAGES, option="--html")
         if str(self.context) == "-" and not self.questions and str(self.file or "-") == "-":

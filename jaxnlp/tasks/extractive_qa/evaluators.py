@@ -27,12 +27,12 @@ MAX_SHOWN = 8
 class Validation(Evaluator):
     """Exact match and F1 by SQuAD's definition, and the loss of the windows.
 
-    predictions.json has the answers, {id: answer}. no_answer_scores.json has the log-probability of no answer minus
-    that of the best answer, {id: difference}. The evaluation script of SQuAD reads both.
+    predictions.json has the answers, {id: answer}; no_answer_scores.json has the log-probability of no answer minus
+    that of the best answer, {id: difference}. SQuAD's evaluation script reads both.
     """
 
     no_answer_threshold: Finite | None = None
-    """No answer must be better than the best answer by more than this; None = as in training."""
+    """Predict no answer if its log-probability exceeds the best answer's by more than this; None = as in training."""
 
     def compile_ahead(self, scoring: Scoring) -> None:
         super().compile_ahead(scoring)

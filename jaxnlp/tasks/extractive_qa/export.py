@@ -19,7 +19,7 @@ from jaxnlp.tasks.export import ExportCommand, without_class
 from jaxnlp.text.question_contexts import QuestionProcessor
 
 CLASSES = OF_SPANS.classes()
-"""The families, by the names of their models that find answers in Transformers."""
+"""The families, by their classes for question answering in Transformers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ExportSpans(ExportCommand):
 
 
 def from_pretrained(task: Task, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-    """A BertForQuestionAnswering: one that `ExportSpans` wrote, or one of Transformers with windows of its length.
+    """A BertForQuestionAnswering, from `ExportSpans`, or from Transformers with windows of its length.
 
     Raises: PretrainedError, WeightsError as `read_pretrained`.
     """

@@ -17,7 +17,7 @@ def normalized(text: str) -> str:
 
 
 def exact_match(answer: str, right: Sequence[str]) -> float:
-    """1 if the answer equals one of the right ones when both are normalised, else 0.
+    """1 if the answer equals a right one when both are normalised, else 0.
 
     Args:
       answer: "" = no answer.
@@ -27,9 +27,9 @@ def exact_match(answer: str, right: Sequence[str]) -> float:
 
 
 def f1(answer: str, right: Sequence[str]) -> float:
-    """The largest F1 between the words of the answer and those of a right one, all normalised.
+    """The largest F1 between the words of the answer and of a right one, all normalised. Args: as for `exact_match`.
 
-    Without words on one side, it is 1 if both have none, else 0. Args: as for `exact_match`.
+    Without words on one side, it is 1 if both have none, else 0.
 
     Source: Rajpurkar et al. 2016, section 6.1; the evaluation script of SQuAD 2.0 for the empty case.
     """
@@ -41,8 +41,8 @@ def best_threshold(
 ) -> tuple[float, float]:
     """The threshold on the margin of no answer with the best mean score, and that score.
 
-    A question whose margin is above the threshold is predicted to have no answer. The threshold is halfway between two
-    margins, so a rounded one gives the same predictions.
+    A question with a larger margin is predicted to have no answer. The threshold is halfway between two margins, so
+    rounding it does not change predictions.
 
     Args:
       margins: `Candidates.margin` of each question.
@@ -63,7 +63,7 @@ def best_threshold(
 
 
 def _normalized(right: Sequence[str]) -> list[str]:
-    """The normalised right answers; only "" if there are none, or none has a word."""
+    """The normalised right answers; only "" if none has a word."""
     return [text for text in map(normalized, right) if text] or [""]
 
 

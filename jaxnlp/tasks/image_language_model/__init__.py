@@ -1,4 +1,4 @@
-"""Language modelling of images: each pixel is a token, predicted from the pixels before it."""
+"""Language modelling of images: each pixel is a token, predicted from the previous pixels."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ from jaxnlp.tasks.language_model.export_command import ExportDecoder
 
 @dataclasses.dataclass(frozen=True)
 class ImageLanguageModel(LanguageModel):
-    """Mean cross-entropy of each pixel given the pixels before it, row by row, in nats per pixel.
+    """Mean cross-entropy of each pixel given the previous ones, row by row, in nats per pixel.
 
     Source: Chen et al. 2020 (Image GPT); karpathy/minGPT, play_image.
     """
@@ -26,7 +26,7 @@ class ImageLanguageModel(LanguageModel):
     methods = {"generate": Method(generate, warm_up)}
 
     sample_images: Natural = 4
-    """Number of validation images whose lower half is completed at each evaluation, for the report; 0 = none."""
+    """Number of validation images whose lower half each evaluation completes for the report; 0 = none."""
 
     def __post_init__(self):
         super().__post_init__()

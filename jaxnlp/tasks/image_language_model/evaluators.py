@@ -1,6 +1,6 @@
 """The evaluator of language models of images: the loss, and pictures for the report.
 
-Axes that the library's glossary does not have: I rows or columns of an image, R channels.
+Further axes: I rows or columns of an image, R channels.
 """
 
 import dataclasses
@@ -55,7 +55,7 @@ class Validation(of_texts.Validation):
 
 
 def _prompts(scoring: Scoring) -> np.ndarray | None:
-    """Images from the whole split [N, I, I, R]; None = the report has no images."""
+    """Images from the whole split [N, I, I, R]; None = no images in the report."""
     task: Any = scoring.trained.task
     images, count = scoring.split.examples, min(task.sample_images, len(scoring.split.examples))
     return np.stack([images[n * len(images) // count] for n in range(count)]) if count else None

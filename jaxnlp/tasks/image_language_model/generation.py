@@ -1,6 +1,6 @@
 """`jaxnlp generate RUN` for images: completions of images, and new ones, as arrays and as pictures.
 
-Axes that the library's glossary does not have: I rows or columns of an image, R channels.
+Further axes: I rows or columns of an image, R channels.
 """
 
 import base64
@@ -26,7 +26,7 @@ from jaxnlp.tasks import Command, Trained
 from jaxnlp.typing import Params, PRNGKey
 
 NOT_GIVEN = 128
-"""Brightness of the pixels that are not given, in pictures."""
+"""Brightness of missing pixels in pictures."""
 SIDE = 64
 """Size in pixels to which small images are enlarged in pictures."""
 
@@ -59,20 +59,19 @@ def generate(
     seed: int = 0,
     resize: bool = False,
 ) -> np.ndarray:
-    """Completions of each image, or of one image: [N, S, I, I, R] or [S, I, I, R] uint8. The given pixels become
-    colours of the palette.
+    """Completions of each image, or of one image: [N, S, I, I, R] or [S, I, I, R] uint8, in colours of the palette.
 
     Args:
       prompts: an image, or a list of N: paths, Pillow's images, or arrays [I, I] or [I, I, R]; None = new images.
-      given: share of an image's rows, from the top, that is given; whole rows are.
+      given: share of an image's rows, from the top, to keep; rounded to whole rows.
       num_samples: number of completions of each image, S.
       temperature: divides the logits; 0 takes the most probable colour each time.
       top_k: sample only from the k most probable colours; None = from all.
       top_p: sample only from the smallest set of colours with this total probability; None = from all.
       seed: the same seed gives the same images.
-      resize: scale an image of another size, and crop its middle square.
+      resize: scale images of another size, and crop their middle square.
 
-    Raises: ValueError, OSError for invalid options, and for images that cannot be read or have another size.
+    Raises: ValueError, OSError for invalid options, and for images that are unreadable or have another size.
     """
     if not 0.0 <= given < 1.0 or num_samples < 1:
         raise ValueError(f"given must be in [0, 1) and num_samples at least 1, got {given} and {num_samples}")
@@ -109,24 +108,24 @@ class Generate(Command):
     summary = "Generates texts from a prompt, or images."
 
     prompt: Annotated[tuple[UserPath, ...], LIKELY] = ()
-    """Image files to complete. Without any, the picture has new images."""
+    """Image files to complete; none = new images."""
     given: Rate = 0.5
-    """Share of an image's rows, from the top, that is given."""
+    """Share of an image's rows, from the top, to keep."""
     num_samples: Count = 8
     """Number of completions of each image, or of new images."""
     sampling: Annotated[Sampling, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Sampling)
     seed: Seed = 0
     """The same seed gives the same images."""
     resize: bool = False
-    """Scale images of another size than the model reads, and crop their middle square. A model that was trained with
-    --data.resize always does so."""
+    """Scale images of another size than the model's, and crop their middle square; always on for a model that was
+    trained with --data.resize."""
     out: Path = Path("images.png")
-    """Where to write the picture, a PNG file."""
+    """The PNG file to write."""
 
     def __call__(self, trained: Trained) -> None:
         """Writes the picture, and prints its path.
 
-        Raises: ValueError, OSError for images that cannot be read, and when the picture cannot be written.
+        Raises: ValueError, OSError for unreadable images, and when the picture cannot be written.
         """
         require_place(self.out, ".png")
         reader = trained.processor.images

@@ -1,4 +1,4 @@
-"""Similarity of images and texts: their vectors in one space, and classes of images that are texts."""
+"""Similarity of images and texts: their vectors in one space, and zero-shot classes."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from jaxnlp.tasks.image_text_similarity.zero_shot import classifier, predict
 
 @dataclasses.dataclass(frozen=True)
 class ImageTextSimilarity(Task):
-    """Compares images and texts by the cosine of their vectors. Its models are pretrained, and not trained here.
+    """Compares images and texts by the cosine of their vectors. Only for pretrained models.
 
     Source: Radford et al. 2021.
     """
@@ -55,7 +55,7 @@ class ImageTextSimilarity(Task):
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-        """A CLIP that Transformers saved, or its encoder of texts alone. Raises: PretrainedError, WeightsError as
+        """A CLIP that Transformers saved, or only its text encoder. Raises: PretrainedError, WeightsError as
         `jaxnlp.convert.pretrained_clip.read_clip`."""
         config, params, vocabulary, max_length, images = read_clip(path, ignore=ignore)
         processor = ImageTextProcessor(vocabulary, max_length, images)

@@ -1,4 +1,4 @@
-"""What an encoder of texts attends to."""
+"""Attention of a text encoder."""
 
 from typing import Any
 
@@ -13,9 +13,7 @@ from jaxnlp.text.raw_texts import refuse_blank, require_texts
 
 
 def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:
-    """The attention weights of the encoder of texts on a text. No token sees later ones.
-
-    `jaxnlp attention` draws those of the encoder of images.
+    """The attention weights of the text encoder on a text. No token sees later ones.
 
     Args:
       text: the text to read.

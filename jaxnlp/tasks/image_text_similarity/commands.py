@@ -30,8 +30,8 @@ from jaxnlp.text.raw_texts import blank_rows
 class PredictTexts(Predict):
     """Predicts which of several texts describes an image, one line for each image.
 
-    A line has columns separated by tabs: the text and its probability, then the file. The columns of an image that
-    cannot be read are empty, and a note on standard error counts such images.
+    A line has columns separated by tabs: the text and its probability, then the file. An unreadable image has empty
+    columns, and a note on standard error counts such images.
     """
 
     classes: tuple[str, ...] = ()
@@ -52,11 +52,11 @@ class AttentionToImages(PredictionAttention):
     the attention weights of all layers and heads on a text."""
 
     classes: tuple[str, ...] = ()
-    """Texts, as for predict: a caption then has the text that describes the image; none = only the attention."""
+    """Texts, as for predict: captions have the text that describes the image; none = only the attention."""
     template: str = "{}"
     """The text of a class, with {} for its name."""
     text: str | None = None
-    """A text, in place of images."""
+    """A text, instead of images."""
 
     def __call__(self, trained: Trained) -> None:
         if self.text is not None:
@@ -77,22 +77,22 @@ class AttentionToImages(PredictionAttention):
             super().__call__(dataclasses.replace(trained, **of_images))
 
     def _refuse_template(self) -> None:
-        """Raises: ValueError for a template of classes, when there are none."""
+        """Raises: ValueError for a template without classes."""
         if self.template != "{}":
             raise ValueError("--template applies to the classes; give them with --classes, or leave it out")
 
 
 @dataclasses.dataclass(frozen=True)
 class EmbedTextsAndImages(Embed):
-    """Computes embeddings of texts and images in one space, as .npy or JSON lines: those of texts first.
+    """Computes embeddings of texts and images in one space, as .npy or JSON lines: first those of texts.
 
     The embedding of a blank text is zero, and a note on standard error counts blank texts.
     """
 
     images: tuple[Path, ...] = ()
-    """Image files, or folders of them. With images, texts are read from standard input only if --file - says so."""
+    """Image files, or folders of them. With images, texts are read from standard input only for --file -."""
     resize: bool = False
-    """Scale images of another size than the model reads, and crop their middle square."""
+    """Scale images of another size than the model's, and crop their middle square."""
 
     def __call__(self, trained: Trained) -> None:
         if self.pooling is not None:
@@ -113,7 +113,7 @@ class EmbedTextsAndImages(Embed):
         self.finish(names, np.concatenate(vectors))
 
     def _texts(self, trained: Trained, *, printed: bool) -> tuple[list[str], np.ndarray]:
-        """The texts, and their vectors [N, D]. Raises: ValueError, OSError for texts that cannot be read."""
+        """The texts, and their vectors [N, D]. Raises: ValueError, OSError for unreadable texts."""
         texts, vectors, truncated, blank = list[str](), list[np.ndarray](), list[int](), list[int]()
         for rows in chunks(rows_of(self.texts, (), self.file, count=1, columns=TextColumns.of_run(trained.config))):
             chunk = [text for (text,) in rows]
@@ -132,7 +132,7 @@ class EmbedTextsAndImages(Embed):
 @dataclasses.dataclass(frozen=True)
 class ExportSimilarity(ExportCommand):
     """Writes a model of images and texts as a directory that Hugging Face Transformers reads as a CLIPModel, with its
-    tokenizer and its image processor; or its encoder of texts alone as a CLIPTextModelWithProjection."""
+    tokenizer and its image processor; or only its text encoder as a CLIPTextModelWithProjection."""
 
     def write_transformers(self, trained: Trained) -> None:
         processor, config = trained.processor, cast(Any, trained.model).config

@@ -32,17 +32,14 @@ def has_images(model: Any) -> bool:
 
 
 def text_encoder(model: Any, params: Params) -> tuple[TextEncoder, Params]:
-    """The encoder of texts of a model, and its parameters in those of the model."""
+    """A model's text encoder and its parameters."""
     if isinstance(model, CLIP):
         return TextEncoder(model.config.text, model.vocabulary_size), params["text"]
     return model, params
 
 
 def image_encoder(model: Any, params: Params) -> tuple[ViT, Params]:
-    """The encoder of images of a model, and its parameters in those of the model.
-
-    Raises: ValueError for a model that reads only texts.
-    """
+    """A model's image encoder and its parameters. Raises: ValueError for a model that reads only texts."""
     if not isinstance(model, CLIP):
         raise ValueError("this model reads only texts, and has no encoder of images; give the weights of both encoders")
     return ViT(model.config.image, model.size, model.mean, model.stddev, 0), params["image"]
@@ -58,16 +55,15 @@ def names_image(text: str) -> bool:
 def embed(trained: Trained, inputs: Sequence[Any], *, resize: bool = False) -> np.ndarray:
     """The vector of each text or image [N, D] float32, or of one [D]; that of a blank text is zero.
 
-    The cosine of two vectors is their similarity. They do not have length 1. A warning in the log counts the texts that
-    are longer than the model reads.
+    The similarity of two vectors is their cosine; they are not normalised. A warning in the log counts truncated texts.
 
     Args:
-      inputs: one, or a list of N: texts as `str`; images as `pathlib.Path`, Pillow's images, or arrays that
-        `jaxnlp.images.reading.with_channels` takes. A list may have both.
-      resize: scale images of another size than the model reads, and crop their middle square.
+      inputs: one, or a list of N: texts as `str`; images as `pathlib.Path`, Pillow's images, or arrays for
+        `jaxnlp.images.reading.with_channels`. A list may have both.
+      resize: scale images of another size, and crop their middle square.
 
     Raises: ValueError for a `str` that is the path of an image file, and for images if the model reads only texts;
-      OSError for images that cannot be read.
+      OSError for unreadable images.
     """
     require_texts([one if isinstance(one, str) or is_missing(one) else "" for one in inputs], "texts or images")
     is_text = np.array([isinstance(one, str) for one in inputs], bool)

@@ -1,4 +1,4 @@
-"""The processor of texts and images that are compared: from texts and image files to arrays."""
+"""The processor of image-text models: from texts and image files to arrays."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ class ImageTextProcessor:
     images: ImageProcessor | None = None
 
     def __call__(self, texts: str | Sequence[str] = (), images: Any = ()) -> dict[str, np.ndarray]:
-        """What the model reads: `tokens` [B, T] int32 of texts, and `images` [N, I, I, R] uint8.
+        """The model's inputs: `tokens` [B, T] int32 of texts, and `images` [N, I, I, R] uint8.
 
         Args:
           texts: one text, or a list; () = none.
           images: one image, or a list, as for `ImageProcessor`; () = none.
 
-        Raises: ValueError for images that a model of texts does not read; as the vocabulary and `ImageProcessor`.
+        Raises: ValueError for images if the model reads only texts; as the vocabulary and `ImageProcessor`.
         """
         arrays: dict[str, np.ndarray] = {}
         if len(texts):

@@ -1,4 +1,4 @@
-"""Classes of images that are texts: zero-shot classification."""
+"""Zero-shot classification: classes of images that are texts."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from jaxnlp.text.raw_texts import blank_rows, require_texts
 def classifier(trained: Trained, classes: Sequence[str], *, template: str = "{}") -> Trained:
     """A classifier of images, with all functions of one, whose classes are described by texts.
 
-    Its head has the vectors of the texts. The probabilities are those of the softmax of the model's logits.
+    Its head has the vectors of the texts, and the softmax of the model's logits gives the probabilities.
 
     Args:
       classes: at least two texts, such as "a photo of a cat", or names for a template.
@@ -55,16 +55,17 @@ def classifier(trained: Trained, classes: Sequence[str], *, template: str = "{}"
 def predict(
     trained: Trained, images: Sequence[Any], classes: Sequence[str], *, template: str = "{}", resize: bool = False
 ) -> list[Prediction]:
-    """The class of each image, of classes that are texts, and the probabilities of all; one image gives one prediction.
+    """The class of each image, and the probabilities of all, for classes that are texts; one image gives one
+    prediction.
 
     Each call computes the vectors of the classes: for many calls, make a `classifier` once.
 
     Args:
-      images: one, or a list: files, Pillow's images, or arrays that `jaxnlp.images.reading.with_channels` takes.
-      classes: at least two texts, such as "a photo of a cat", or names for a template.
-      template: the text of a class, with {} for its name, such as "a photo of a {}".
-      resize: scale images of another size than the model reads, and crop their middle square.
+      images: one, or a list: files, Pillow's images, or arrays for `jaxnlp.images.reading.with_channels`.
+      classes: as for `classifier`.
+      template: as for `classifier`.
+      resize: scale images of another size, and crop their middle square.
 
-    Raises: ValueError as `classifier`; ValueError, OSError for images that cannot be read.
+    Raises: ValueError as `classifier`; ValueError, OSError for unreadable images.
     """
     return predict_classes(classifier(trained, classes, template=template), list(images), resize=resize)

@@ -1,4 +1,4 @@
-"""Language modelling: predict each token from the tokens before it. Recurrent models carry states between batches."""
+"""Language modelling: predict each token from the previous ones. Recurrent models carry states between batches."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -40,12 +40,12 @@ from jaxnlp.tasks.language_model.text_scores import perplexity, warm_up_perplexi
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 _SAMPLE = 0x5A3
-"""Separates the key of sampled tokens from the keys that Linen derives from the same key for dropout."""
+"""Separates the key of sampled tokens from the dropout keys that Linen derives from the same key."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModel(Task):
-    """Mean cross-entropy of each token given the tokens before it, in nats per token.
+    """Mean cross-entropy of each token given the previous ones, in nats per token.
 
     Batches have `tokens` [B, T] int, `targets` [B, T] int and `loss_mask` [B, T] bool: the mean is over True.
     """
@@ -65,16 +65,16 @@ class LanguageModel(Task):
     label_smoothing: Rate = 0.0
     """Share of each target's probability that is spread evenly over the vocabulary in training."""
     z_loss: NonNegative = 0.0
-    """Weight of the squared log normaliser in training; keeps the normaliser near 1."""
+    """Weight of the squared log normaliser in training, which keeps the normaliser near 1."""
     chunk_tokens: Count | None = None
     """Score N tokens at a time, so that the logits of all tokens never exist at once; None = all at once."""
     num_sampled: Count | None = None
     """Train on a sampled softmax with N sampled tokens; evaluation is exact. None = the full softmax."""
     num_frequent: Natural = 4_000
-    """With num_sampled: the N most frequent tokens are always part of the normaliser."""
+    """With num_sampled: always include the N most frequent tokens in the normaliser."""
     sample_prompt: str | None = None
-    """Generate text from this prompt at each evaluation, for the report; None = no samples. A vocabulary that lacks it
-    starts with its first token."""
+    """Generate text from this prompt at each evaluation, for the report; None = no samples. A prompt with unknown
+    tokens is replaced by the vocabulary's first token."""
     sample_tokens: Count = 200
     """Number of tokens in each sample."""
 
@@ -134,7 +134,6 @@ class LanguageModel(Task):
     _progress = "loss"
 
     def _smoothing(self, key: PRNGKey | None) -> dict[str, Any]:
-        """The options of the loss that only training has."""
         return {} if key is None else {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
 
     def _measured(
@@ -168,8 +167,8 @@ class RecurrentLanguageModel(LanguageModel):
 
     with h_t the last layer's outputs, d_t the same after dropout, and means over scored positions and features.
 
-    Batches are those of `LanguageModel`. They may have `reset` [B] bool: rows with False continue from the carried
-    states, and the others start from zeros. Without it all rows start from zeros.
+    Batches are those of `LanguageModel`, perhaps with `reset` [B] bool: rows with False continue from the carried
+    states. All other rows start from zeros, and so do all rows without `reset`.
 
     Source: Merity et al. 2018, section 4.6, for both regularisers; Williams and Peng 1990 for truncated
     back-propagation.
@@ -230,7 +229,7 @@ class RecurrentLanguageModel(LanguageModel):
 
 
 def _wide(states: PyTree) -> PyTree:
-    """States in float32: a run may continue with another compute.dtype."""
+    """States in float32, since compute.dtype may change on resume."""
     return jax.tree.map(lambda s: s.astype(jnp.float32), states)
 
 

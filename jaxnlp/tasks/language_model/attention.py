@@ -1,4 +1,4 @@
-"""What a language model attends to when it reads a text."""
+"""Attention of a language model to a text."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from jaxnlp.tasks.language_model.prompts import decode_continuation
 from jaxnlp.text.raw_texts import require_texts
 
 WHITESPACE_SIGNS = str.maketrans({" ": "\u2423", "\n": "\u23ce", "\t": "\u21e5"})
-"""Signs for white space, which would be invisible as a token."""
+"""Signs for white space, which is invisible in a token."""
 
 
 def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:
@@ -26,7 +26,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
       text: the text to read.
       max_length: in tokens, at most the model's context; None = the context.
 
-    Raises: ValueError for a model that does not attend, and a text that is empty or not in the vocabulary.
+    Raises: ValueError for a model without attention, and a text that is empty or not in the vocabulary.
     """
     model: Any = trained.model
     require_attention(trained)

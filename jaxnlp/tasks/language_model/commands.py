@@ -45,15 +45,15 @@ class Generate(Command):
     """Generates text from a prompt, streaming it to the terminal."""
 
     prompt: Annotated[str, LIKELY] = LINE_BREAK
-    """Text to continue, with LF at its line ends; - = standard input, without its last line end. A vocabulary without a
-    line break starts with its first token."""
+    """Text to continue, with LF at its line ends; - = standard input, without its last line end. Without a line break
+    in the vocabulary, the default is its first token."""
     max_new_tokens: Count = 500
     """Number of tokens to generate."""
     sampling: Annotated[Sampling, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Sampling)
     seed: Seed = 0
     """The same seed gives the same text."""
     num_samples: Count = 1
-    """Number of texts; with beams, these are distinct, and there may be fewer."""
+    """Number of texts; with beams they are distinct, and perhaps fewer."""
     stop: str | None = None
     """Stop after this token: a character, or a word; "<eol>" is the end of a line. None = stop at max_new_tokens."""
     length_penalty: NonNegative = 0.0
@@ -66,7 +66,7 @@ class Generate(Command):
     json: bool = False
     """Print a JSON object for each complete text, with its prompt."""
     scorer: UserPath | None = None
-    """A language model, such as a folder of GPT-2: also print the perplexity of each continuation under it."""
+    """A language model, such as a folder of GPT-2, to print the perplexity of each continuation."""
 
     def further_models(self) -> tuple[str, ...]:
         return () if self.scorer is None else (self.scorer,)
@@ -87,8 +87,8 @@ class Generate(Command):
 
         Raises:
           UnknownTokenError: for a prompt that is not in the model's vocabulary.
-          ValueError: for a stop that is not one token, and for a prompt that is empty or longer than the context; with
-            beams, when the context is too short for all new tokens; for a scorer that is not a language model.
+          ValueError: for a stop that is not one token, a prompt that is empty or too long, a context that is too short
+            for beam search, and a scorer that is not a language model.
         """
         if scorer is not None:
             check_scorer(scorer, f"--scorer {self.scorer}")
@@ -102,8 +102,8 @@ class Generate(Command):
             given._print_whole(number, hypothesis.text, scorer)
 
     def _started(self, trained: Trained) -> "Generate":
-        """This request, with the line ends of training texts, and with a prompt that the vocabulary has in place of the
-        default prompt; a warning counts unknown words."""
+        """The request with LF at line ends, and a known token instead of an unknown default prompt; a warning counts
+        unknown words."""
         vocabulary, prompt = trained.processor, line_feeds(self.prompt)
         if unknown := count_unknown(vocabulary, prompt):
             _logger.warning("unknown words of the prompt become %s; their number: %d", vocabulary.unknown, unknown)
@@ -213,7 +213,7 @@ class Generate(Command):
 
 
 def _until(stop: int | None, row: list[int]) -> list[int]:
-    """The tokens up to the stop."""
+    """The tokens before the stop."""
     return row[: row.index(stop) + 1] if stop in row else row
 
 
@@ -253,13 +253,13 @@ def generate(
     """Each prompt, or one prompt, with its continuation; "" for a prompt without tokens.
 
     Args:
-      prompts: one text to continue, or a list of N. Their line ends become LF, as those of training texts.
+      prompts: one text to continue, or a list of N. Line ends become LF.
       max_new_tokens: number of tokens to generate.
       temperature: divides the logits; 0 takes the most probable token each time.
       top_k: sample only from the k most probable tokens; None = from all.
       top_p: sample only from the smallest set of tokens with this total probability; None = from all.
-      seed: the same seed gives the same text. All prompts of a list have the same random numbers: for several samples
-        of a prompt, give other seeds.
+      seed: the same seed gives the same text. All prompts of a list share random numbers: change the seed for another
+        sample.
       stop: stop after this token: a character, or a word; "<eol>" is the end of a line. None = stop at max_new_tokens.
       num_beams: number of beams; above 1: beam search instead of sampling.
       length_penalty: of beam search; larger values favour longer texts.

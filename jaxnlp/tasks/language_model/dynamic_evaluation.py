@@ -1,4 +1,4 @@
-"""Dynamic evaluation: a recurrent language model goes on learning from the text that it is scored on."""
+"""Dynamic evaluation: a recurrent language model continues to learn from the text that it is scored on."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ class DynamicPerplexity(Evaluator):
 
         w <- w - learning_rate g / (sqrt(s) + epsilon) + decay (p - w).
 
-    So no word changes its own loss. The text is one stream. Choose the options on the validation split.
+    The text is one stream. Choose the options on the validation split.
 
     Source: Krause et al. 2018. Differs: s is the mean over the text so far, not over the training text, and all
     parameters have the same decay.
@@ -35,9 +35,9 @@ class DynamicPerplexity(Evaluator):
     segment_length: Count = 20
     """Number of tokens between two updates."""
     learning_rate: Positive = 1e-4
-    """Length of an update of each parameter."""
+    """Size of an update of each parameter."""
     decay: Fraction = 1e-3
-    """Share of the way back to the trained parameters, after each update."""
+    """Share of the distance back to the trained parameters, after each update."""
     beta: Rate = 0.999
     """Decay rate of the running mean of squared gradients."""
     epsilon: Positive = 1e-6
@@ -55,8 +55,8 @@ class DynamicPerplexity(Evaluator):
 
 
 class _Learner(NamedTuple):
-    """What changes while the text is read: parameters, the running mean of squared gradients, the number of updates,
-    and the states of the model."""
+    """The state of learning: parameters, the running mean of squared gradients, the number of updates, and the model's
+    states."""
 
     params: Params
     squares: PyTree
@@ -70,8 +70,8 @@ def dynamic_losses(model: Any, params: Params, batches: Sequence[NumpyBatch], op
     Args:
       model: a `jaxnlp.models.recurrent_lm.RecurrentLM`.
       params: the trained parameters.
-      batches: as for `jaxnlp.tasks.language_model.evaluators.token_losses`; with `reset`, each row continues the row
-        before it.
+      batches: as for `jaxnlp.tasks.language_model.evaluators.token_losses`; with `reset`, each row continues the
+        previous one.
       options: of the updates.
     """
     step = jit(_step(model, options), donate_argnums=1)
@@ -116,7 +116,7 @@ def _step(model: Any, options: DynamicPerplexity) -> Callable[..., tuple[_Learne
 
 
 def _segments(batches: Sequence[NumpyBatch], length: int) -> Iterator[NumpyBatch]:
-    """The text in segments [1, S] of `tokens`, `targets` and `loss_mask`, and `begins` [], whether a text begins."""
+    """The text in segments [1, S] of `tokens`, `targets` and `loss_mask`, and `begins` [], whether a text starts."""
     joined = "reset" in batches[0]
     names = ("tokens", "targets", "loss_mask")
     if joined:  # one text, first all of the first row

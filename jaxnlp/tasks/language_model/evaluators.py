@@ -30,9 +30,9 @@ from jaxnlp.text.words import EOL, WordVocabulary
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 PREDICTED_TOGETHER = 128
-"""Number of rows in a batch of next-word predictions; a decoder computes the logits of all their positions."""
+"""Number of rows in a batch of next-word predictions, whose logits a decoder computes at all positions."""
 SCORED_TOGETHER = 8
-"""Number of continuations in a batch of the scorer, which computes the logits of all their positions."""
+"""Number of continuations in a batch of the scorer, which computes the logits at all positions."""
 _PART_SALT = 0x9A7
 """Separates the keys of later parts from the keys that `generate` derives from the first part's key."""
 
@@ -79,13 +79,12 @@ def perplexity(loss: Metric) -> Metric:
 
 
 def decoder(scoring: Scoring, length: int | None = None) -> Decoder:
-    """The model's decoder, made once, because each new decoder compiles its programs again. Args: `length`: as for
-    `decoder_of`."""
+    """The model's decoder, made once, so that it is compiled once. Args: `length`: as for `decoder_of`."""
     return scoring.once(decoder_of, scoring.trained.model, length)
 
 
 def sample_sections(scoring: Scoring) -> list[Section]:
-    """Text generated from the task's prompt, if it has one, at temperature 1; the same seed gives the same text."""
+    """Text from the task's prompt, if any, at temperature 1; the same seed gives the same text."""
     task: Any = scoring.trained.task
     if task.sample_prompt is None:
         return []
@@ -157,9 +156,9 @@ def token_losses(
     Args:
       model: a `jaxnlp.models.recurrent_lm.RecurrentLM`.
       params: its parameters.
-      batches: in the order of the text; `tokens`, `targets`, `loss_mask` [B, T], and `reset` [B], True for a row that
-        starts with zero states; without `reset` all rows do.
-      cache: the options of the cache; None, or a window of 0 = only the model.
+      batches: in the order of the text; `tokens`, `targets`, `loss_mask` [B, T], and `reset` [B], True for rows that
+        start from zero states, as all do without `reset`.
+      cache: the options of the cache; None, or a window of 0 = no cache.
     """
     cache = cache or Perplexity()
     step = jit(_losses_with_cache(model, cache), donate_argnums=2)
@@ -174,7 +173,8 @@ def token_losses(
 
 
 def empty_carry(model: Any, rows: int, window: int) -> PyTree:
-    """States of zeros and an empty neural cache of W entries: keys [B, W, K], tokens [B, W], and which are filled."""
+    """Zero states and an empty neural cache of W entries: keys [B, W, K], tokens [B, W], and whether they are
+    filled."""
     states = model.empty_cache(rows)
     width = states[-1][0][0].shape[-1]
     memory = (jnp.zeros((rows, window, width)), jnp.zeros((rows, window), jnp.int32), jnp.zeros((rows, window), bool))
@@ -248,8 +248,8 @@ class Continuations(Evaluator):
     default_split: ClassVar[str] = "generation"
 
     scorer: UserPath | None = None
-    """A language model that scores the continuations: a run, or a folder of GPT-2. With another vocabulary, or a model
-    that is not recurrent, it reads them as texts, and the perplexity is that of its own tokens."""
+    """A language model that scores the continuations: a run, or a folder of GPT-2. Another vocabulary, or a model that
+    is not recurrent, reads them as texts, and has the perplexity of its own tokens."""
     max_new_tokens: Count = 20
     """Number of tokens in a continuation."""
     sampling: Annotated[Sampling, tyro.conf.arg(name="")] = dataclasses.field(
@@ -338,7 +338,7 @@ def continuation_loss(scorer: Trained, prompts: np.ndarray, added: np.ndarray) -
 
 
 def _key_of_part(seed: int, index: int) -> PRNGKey:
-    """A key for each part; the first part has the key of the seed, as if there were no other parts."""
+    """A key for each part; the first part has the key of the seed."""
     key = jax.random.key(seed)
     return key if index == 0 else jax.random.fold_in(jax.random.fold_in(key, _PART_SALT), index)
 

@@ -19,12 +19,11 @@ class ExportDecoder(ExportCommand):
     """Writes a GPT or a Llama of byte-level BPE as a directory that Hugging Face Transformers reads: a GPT-2, Llama,
     Qwen2 or Qwen3 with its tokenizer.
 
-    It is written atomically. `jaxnlp.load_pretrained` and the verbs read it back. With --format jax or onnx every
-    language model is written.
+    It is written atomically. `jaxnlp.load_pretrained` and the verbs read it back. --format jax and onnx write every
+    language model.
 
-    Raises, when it is called:
-      ValueError: for another family, another vocabulary, or layers that none of them has.
-      OSError: when the directory is not empty or cannot be written.
+    Raises, when it is called: ValueError: for another family, another vocabulary, or layers that none of these families
+      has. OSError: when the directory is not empty or cannot be written.
     """
 
     def write_transformers(self, trained: Trained) -> None:

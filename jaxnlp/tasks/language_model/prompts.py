@@ -1,4 +1,4 @@
-"""Prompts of samples: one that the vocabulary lacks is replaced."""
+"""Prompts of samples, and continuations of texts."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -12,11 +12,11 @@ from jaxnlp.text.words import WordVocabulary
 
 _logger = logging.getLogger(__name__)
 PART_OF_CHARACTER = "\ufffd"
-"""What bytes decode to that are only the first ones of a character."""
+"""The character for incomplete ones in decoded bytes."""
 
 
 def known_prompt(prompt: str, vocabulary: Any) -> str:
-    """The prompt, or the vocabulary's first token if the vocabulary lacks a token of the prompt."""
+    """The prompt, or the vocabulary's first token if the prompt has unknown tokens."""
     try:
         tokens = vocabulary.encode(prompt)
     except UnknownTokenError:
@@ -26,12 +26,12 @@ def known_prompt(prompt: str, vocabulary: Any) -> str:
 
 
 def count_unknown(vocabulary: Any, text: str) -> int:
-    """Number of a text's words that a vocabulary of words reads as its unknown word; other vocabularies have none."""
+    """Number of a text's unknown words, for a vocabulary with an unknown word; 0 for others."""
     return vocabulary.count_unknown(text) if isinstance(vocabulary, WordVocabulary) else 0
 
 
 def encode_continuation(vocabulary: Any, text: str) -> Any:
-    """The ids of a text that continues another one: without the token that starts each text, if there is one."""
+    """The ids of a text that continues another one: without the start token, if any."""
     if isinstance(vocabulary, BytePairs | EncoderTexts):
         return vocabulary.encode(text, starts=False)
     return vocabulary.encode(text)
@@ -43,20 +43,21 @@ def decode_continuation(vocabulary: Any, ids: Iterable[int]) -> str:
 
 
 def is_complete(vocabulary: Any, ids: Sequence[int], text: str) -> bool:
-    """Whether no later token changes the text of these ids: the last one is not a part of a character."""
+    """Whether later tokens cannot change the text of these ids: it does not end with an incomplete character."""
     in_bytes = isinstance(vocabulary, BytePairs) and vocabulary.is_byte(ids[-1])
     return not (in_bytes or text.endswith(PART_OF_CHARACTER))
 
 
 def check_prompt(prompt: str, max_length: int | None, vocabulary: Any) -> None:
-    """Checks `task.sample_prompt` before training; says when samples start with another prompt, see `known_prompt`.
+    """Checks `task.sample_prompt` before training, with a note when samples start with another prompt; see
+    `known_prompt`.
 
     Args:
       prompt: as given.
       max_length: of the model; None = any length.
       vocabulary: of the data.
 
-    Raises: DataError for an empty prompt, and for one that is longer than the model's context.
+    Raises: DataError for an empty prompt, and for one that is longer than the context.
     """
     known = known_prompt(prompt, vocabulary)
     if known != prompt:

@@ -26,7 +26,7 @@ from jaxnlp.text.raw_texts import blank_rows, is_blank, one_line, require_texts
 from jaxnlp.typing import Array, Params
 
 LONGEST = 1024
-"""Number of tokens that are read at once by a model without a maximum length."""
+"""Number of tokens to read at once by a model without a maximum length."""
 _logger = logging.getLogger(__name__)
 
 
@@ -36,7 +36,7 @@ class TextScore(NamedTuple):
     Attributes:
       nll: the sum of the negative log-likelihoods of its tokens, in nats.
       tokens: their number.
-      unknown: how many of them stand for words that a vocabulary of words lacks.
+      unknown: how many are unknown words.
     """
 
     nll: float
@@ -60,11 +60,10 @@ def check_scorer(scorer: Trained, name: str) -> None:
 
 
 def score_text(trained: Trained, text: str, given: str = "") -> TextScore:
-    """The score of a text after another one. Without it the first token of the text is only read: it is the start
-    token, if the model has one.
+    """The score of a text after another one. Without it, the first token, or the start token, is only read.
 
-    A text that is longer than the model's context is read in windows: each token has at least half a context before it,
-    if there are as many tokens. Line ends become LF, as in texts that this library trains on.
+    A text that is longer than the context is read in windows, with at least half a context before each token. Line ends
+    become LF.
 
     Raises: UnknownTokenError for a text that is not in the model's vocabulary.
     """
@@ -120,13 +119,11 @@ def perplexity(trained: Trained, texts: Sequence[str], *, given: str = "") -> li
     """The perplexity of each text, or of one text: exp of the mean negative log-likelihood of its tokens.
 
     Args:
-      texts: one text, or a list of N. A text that is longer than the model's context is read in windows. Line ends
-        become LF, as in texts that this library trains on.
-      given: a text before each of them, which is read but not scored. Without it, the first token of a text is only
-        read.
+      texts: one text, or a list of N. A text that is longer than the context is read in windows. Line ends become LF.
+      given: a text before each of them, which is only read. Without it, the first token of a text is only read.
 
-    Returns: NaN for a text without a scored token, and for one that is not in the model's vocabulary; warnings in the
-      log count such texts, and the words that the vocabulary reads as its unknown word.
+    Returns: NaN for a text without a scored token, and for one that is not in the vocabulary; warnings in the log count
+      such texts, and unknown words.
 
     Raises: UnknownTokenError if `given` is not in the model's vocabulary.
     """
@@ -157,7 +154,7 @@ def perplexity(trained: Trained, texts: Sequence[str], *, given: str = "") -> li
 
 
 def _warn_of_unknown(trained: Trained, unknown: int, scored: int) -> None:
-    """Warns of words that are scored as the vocabulary's unknown word, which makes perplexities lower."""
+    """Warns of scored unknown words, which make perplexities lower."""
     if unknown:
         _logger.warning(
             "%s of %s scored words are not in the vocabulary, and are read as %s",
@@ -171,8 +168,8 @@ class Perplexity(Command):
 
     It is exp of the mean negative log-likelihood of a text's tokens. A line for each text has its perplexity, the
     number of tokens and the text, with tabs between them. The first token of a text is only read. Perplexities of
-    models with other tokens cannot be compared. A text of one token, or outside the vocabulary, has none, and a note on
-    standard error counts such texts. A warning counts scored words that the vocabulary reads as its unknown word.
+    models with other tokens are not comparable. A text of one token, or outside the vocabulary, has none, and a note on
+    standard error counts such texts. A warning counts unknown words.
     """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -182,7 +179,7 @@ class Perplexity(Command):
     input."""
 
     def __call__(self, trained: Trained) -> None:
-        """Prints the lines. Raises: ValueError, OSError for texts that are missing or cannot be read."""
+        """Prints the lines. Raises: ValueError, OSError for texts that are missing or unreadable."""
         count, blank, skipped = 0, list[int](), list[str]()
         unknown = scored = 0
         for rows in chunks(rows_of(self.texts, (), self.file, count=1, columns=TextColumns.of_run(trained.config))):

@@ -19,7 +19,7 @@ from jaxnlp.typing import Array, Batch, Params
 MAX_SCORED = 16_000
 """Approximate number of words for the curve by position."""
 MAX_COUNTED = 100_000
-"""Approximate number of words of the training text for counting frequent words."""
+"""Approximate number of training words for the counts of frequent words."""
 RANKS = (10, 30, 60, 100, 200, 300, 500, 1000)
 """Ranks, by frequency, of the words whose neighbours are shown."""
 MIN_LETTERS = 3
@@ -27,7 +27,7 @@ MIN_LETTERS = 3
 NEIGHBOURS = 6
 """Number of neighbours shown for each word."""
 MAX_PERPLEXITY = 50.0
-"""Maximum loss in nats for which a perplexity is computed; larger values would be meaningless."""
+"""Maximum loss in nats with a perplexity; larger ones would be meaningless."""
 
 
 def word_sections(scoring: Scoring) -> list[Section]:
@@ -98,7 +98,7 @@ def frequent_words(vocabulary: WordVocabulary, split: Split) -> tuple[int, ...]:
 
 
 def nearest(embeddings: Array, ids: Array) -> tuple[Array, Array]:
-    """The nearest words by cosine, without the word itself, and their cosines, nearest first [N, NEIGHBOURS] each.
+    """The nearest other words by cosine, and their cosines, nearest first [N, NEIGHBOURS] each.
 
     Args:
       embeddings: [V, D]; with fewer than NEIGHBOURS + 1 words, the result has all others.

@@ -27,12 +27,10 @@ from jaxnlp.tasks.parsing.scores import SCORES
 class Parsing(Task):
     """Predicts the oracle's transitions, or the head and the relation of each word, by cross-entropy.
 
-    A parser by transitions is trained on the configurations of gold trees; transitions that are not allowed have the
-    probability 0. A graph parser is trained on gold heads, and on the relations to them.
+    A parser by transitions is trained on the configurations of gold trees; illegal transitions have the probability 0.
+    A graph parser is trained on gold heads and relations.
 
-    Validation parses whole sentences: UAS is the share of words with the right head, and LAS the share of words with
-    the right head and relation. The CoNLL 2018 shared task defines both on gold words. Punctuation counts, and
-    relations are compared without their subtypes.
+    Validation parses whole sentences: UAS and LAS are defined in `jaxnlp.tasks.parsing.scores`.
     """
 
     evaluators = {"validation": Validation}
@@ -40,7 +38,7 @@ class Parsing(Task):
     methods = {"parse": Method(parse, warm_up), "attend": Method(attend, offered=attends)}
 
     l2: NonNegative = 0.0
-    """L2 regularisation: add half of this times the sum of all squared parameters to the training loss."""
+    """L2 regularisation: half of this times the sum of all squared parameters, in training."""
     label_smoothing: Rate = 0.0
     """Share of each target's probability that training spreads evenly over the allowed transitions; 0 for graph
     parsers."""

@@ -33,11 +33,11 @@ MOST_DRAWN = 200
 class Parse(Command):
     """Parses sentences, and prints the dependency tree of each.
 
-    A line has a word, its relation to its head, and its number; it is below the line of the head, indented further. A
-    text is one sentence. A simple rule splits it into words; punctuation marks are words.
+    A line has a word, its relation to its head, and its number; it is below the head's line, indented further. A text
+    is one sentence. A simple rule splits it into words; punctuation marks are words.
 
-    A blank text is a sentence without words. A sentence that is too long for the parser gets no tree. Both are empty in
-    the output, and notes on standard error count them.
+    A blank text, and a sentence that is too long for the parser, are empty in the output, and notes on standard error
+    count them.
 
     A parser that reads tags needs them: from a CoNLL-U file, or from a tagger.
     """
@@ -47,8 +47,7 @@ class Parse(Command):
     file: Path | None = None
     """A file with one sentence a line; - = standard input."""
     conllu: Path | None = None
-    """A CoNLL-U file with the words, and the tags if the parser reads them; - = standard input. Trees in it are not
-    read."""
+    """A CoNLL-U file with the words, and the tags if the parser reads them, but not trees; - = standard input."""
     tagger: UserPath | None = None
     """Run of a tagger that predicts the Universal POS tags; None = the tags of --conllu."""
     num_beams: Count = 1
@@ -74,10 +73,9 @@ class Parse(Command):
         return () if self.tagger is None else (self.tagger,)
 
     def __call__(self, trained: Trained, tagger: Trained | None = None) -> None:
-        """Prints the trees; those of the first sentences before it reads the rest.
+        """Prints the trees, those of the first sentences before it reads the rest.
 
-        Raises: ValueError, OSError for sentences that are missing, cannot be read or lack tags, and when all are too
-        long.
+        Raises: ValueError, OSError for sentences that are missing, unreadable or lack tags, and when all are too long.
         """
         require_place(self.out, ".conllu", ".tsv")
         require_place(self.svg, ".svg", option="--svg")
@@ -131,7 +129,7 @@ class Parse(Command):
     def _contents(
         self, lines: Sequence[str], drawn: Sequence[Drawn], name: str
     ) -> list[tuple[Path, Callable[[], str]]]:
-        """The files that the options name, and functions that make their contents."""
+        """The files of the options, with functions for their contents."""
         made = [
             (self.out, lambda: "".join(lines)),
             (self.svg, lambda: as_svg(drawn)),
@@ -160,7 +158,7 @@ class Parse(Command):
 
 
 class ParsedSentence(NamedTuple):
-    """A sentence's tree: words, tags ("_" = not known), heads (numbers of words from 1; 0 = the root), relations."""
+    """A sentence's tree: words, tags ("_" = unknown), heads (numbers of words from 1; 0 = the root), relations."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -175,8 +173,8 @@ def parse(
     """The dependency tree of each sentence, or of one; that of a blank text has no words.
 
     Args:
-      texts: one sentence, or a list of N; a simple rule splits them into words. In the list, a sentence may also be a
-        list of its words: `[["Ann", "sleeps"]]`. Blank words are left out.
+      texts: one sentence, or a list of N, which may have lists of words: `[["Ann", "sleeps"]]`, without blank ones. A
+        simple rule splits other sentences into words.
       tagger: a trained tagger; parsers that read tags need it.
       num_beams: number of beams; 1 = greedy, the only choice for graph parsers.
 
@@ -214,10 +212,7 @@ def sentence_of_text(text: str | Sequence[str], number: int) -> TreeSentence:
 def _parsed(
     sentences: Sequence[TreeSentence], parse: SentenceParser, processor: ParserProcessor, tagger: Trained | None
 ) -> list[tuple[TreeSentence, Tree | str]]:
-    """Sentences with their tags, and the tree of each; or a message for a sentence that a model cannot read.
-
-    The tree of a sentence without words has no words, too.
-    """
+    """Sentences with their tags, and the tree of each; or a message for a sentence that a model cannot read."""
     results: list[tuple[TreeSentence, Tree | str]] = [(sentence, Tree([], [])) for sentence in sentences]
     chosen = list[int]()
     for index, sentence in enumerate(sentences):

@@ -2,7 +2,7 @@
 
 An arc goes up from its head, then sideways at its level, then down to its dependent, with an arrow at the end. Its
 level is above the levels of all arcs between its ends, so that arcs of a projective tree do not cross. At a word,
-longer arcs are nearer to the middle. Labels are on the arcs, and words are far enough apart for the labels.
+longer arcs are nearer to the middle. Words are far enough apart for the labels on the arcs.
 """
 
 import html
@@ -13,7 +13,7 @@ from jaxnlp.pages.page import page
 from jaxnlp.tasks.parsing.scores import Tree
 
 CHARACTER = 8.0
-"""Width of a character of a word, in pixels; wide characters, such as Chinese ones, have twice this width."""
+"""Width of a character of a word, in pixels; wide characters, such as Chinese ones, are twice as wide."""
 LABEL_CHARACTER = 6.6
 """Width of a character of a label."""
 GAP = 18.0
@@ -191,7 +191,7 @@ def as_svg(drawn: Sequence[Drawn]) -> str:
 
 
 def as_html(drawn: Sequence[Drawn], name: str) -> str:
-    """A page that loads no other file; long sentences scroll. Args: name: the name of the model."""
+    """A page that loads no other file; long sentences scroll. Args: name: of the model."""
     parts = [_EXPLANATION]
     for one in drawn:
         group, width, height = svg(one)

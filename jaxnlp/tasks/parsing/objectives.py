@@ -1,4 +1,4 @@
-"""The losses of parsers: of the transitions that build a tree, or of its heads and relations."""
+"""The losses of parsers: of transitions, or of heads and relations."""
 
 from typing import Any
 
@@ -16,8 +16,7 @@ def transition_objective(model: Any, *, l2: float, label_smoothing: float) -> Ob
 
     Args:
       model: a `Parser`.
-      l2: half of this times the sum of all squared parameters is added in training.
-      label_smoothing: share of each target's probability that training spreads evenly over the allowed transitions.
+      l2, label_smoothing: see `Parsing`.
     """
     relations = model.num_relations
 
@@ -50,11 +49,9 @@ def transition_objective(model: Any, *, l2: float, label_smoothing: float) -> Ob
 
 
 def graph_objective(model: Any, *, l2: float) -> Objective:
-    """The cross-entropy of the gold heads, and of the gold relations to them; a sum over both, and a mean over words.
+    """The cross-entropy of the gold heads, and of their gold relations; a sum over both, and a mean over words.
 
-    Args:
-      model: a `GraphParser`.
-      l2: half of this times the sum of all squared parameters is added in training.
+    Args: model: a `GraphParser`; l2: see `Parsing`.
     """
 
     def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):

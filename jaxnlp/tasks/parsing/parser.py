@@ -21,9 +21,9 @@ from jaxnlp.text.transitions import System
 from jaxnlp.typing import Batch, Params
 
 MANY = Shape(256, 32)
-"""One more shape of batches: a sentence is a short input, so many of them fit."""
+"""A further shape of batches: sentences are short, so many of them fit."""
 STEP_COST = 64
-"""Cost of a transition in positions, for parsers without BERT, which read a position in little time."""
+"""Cost of a transition in positions, for parsers without BERT, which read a position fast."""
 
 
 def parse_of(
@@ -74,7 +74,7 @@ def _by_transitions(model: Any, system: System, num_beams: int) -> Callable[[Par
 
 
 def _by_arcs(model: Any) -> Callable[[Params, Batch], Trees]:
-    """The trees with the highest scores of arcs; then each arc gets its best relation."""
+    """The trees with the highest scores of arcs; each arc then gets its best relation."""
 
     def trees(params: Params, batch: Batch) -> Trees:
         variables, lengths = {"params": params}, batch["word_mask"].sum(axis=1, dtype=jnp.int32)
@@ -95,7 +95,6 @@ def trees_of(sentences: Sequence[TreeSentence], arrays: Trees, processor: Parser
 
 
 def _tree_of(sentence: TreeSentence, arrays: Trees, processor: ParserProcessor) -> Tree:
-    """The tree of a sentence from its row of arrays."""
     heads, relations = (np.asarray(x)[: len(sentence.words)].tolist() for x in (arrays.heads, arrays.relations))
     return Tree(heads, [processor.relations[relation] for relation in relations])
 
@@ -113,7 +112,7 @@ class SentenceParser:
         self._parse = functools.partial(_parse, trained.model, trained.processor, num_beams)
 
     def __call__(self, sentences: Sequence[TreeSentence], params: Params | None = None) -> list[Tree]:
-        """The trees of sentences, in their order. Args: params: None = the trained parameters.
+        """The trees of sentences, in order. Args: params: None = the trained parameters.
 
         Raises: ValueError, naming the sentence, for a sentence that is too long.
         """
@@ -121,7 +120,7 @@ class SentenceParser:
         return self._trees(sentences, encoded, params)
 
     def trees_or_problems(self, sentences: Sequence[TreeSentence]) -> list[Tree | str]:
-        """The tree of each sentence; or, for a sentence that is too long, a message that names it."""
+        """The tree of each sentence; or a message that names a sentence that is too long."""
         encoded = dict[int, EncodedSentence]()
         results: list[Tree | str] = [""] * len(sentences)
         for index, sentence in enumerate(sentences):

@@ -1,4 +1,4 @@
-"""Tags that a trained tagger predicts, instead of the tags of a treebank."""
+"""Tags from a trained tagger instead of a treebank."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def with_predicted_tags(
     Args:
       tagger: the trained tagger.
       sentences: sentences with or without tags; each has a word.
-      processor: the processor of the parser that reads the tags.
+      processor: of the parser that reads the tags.
 
     Raises: ValueError as `require_tagger`, and naming the sentence, for a word that is too long for the tagger's BERT.
     """
@@ -53,7 +53,7 @@ def with_predicted_tags(
 
 
 def require_tags(sentences: Sequence[TreeSentence], processor: ParserProcessor) -> None:
-    """Raises ValueError when a parser reads tags and no word has one. Some words without a tag have the unknown tag."""
+    """Raises ValueError when a parser reads tags and no word has one. A few words may have the unknown tag."""
     words = sum(len(sentence.words) for sentence in sentences)
     if not words or sum(map(processor.untagged, sentences)) < words:
         return

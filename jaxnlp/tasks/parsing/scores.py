@@ -1,8 +1,8 @@
 """Attachment scores of trees, also by relation and by length of the arc.
 
-A word counts for UAS when its head is right, and for LAS when its head and its relation are right. The scores are
-shares of all words, as in the evaluation of the CoNLL 2018 shared task on gold words: punctuation counts, and relations
-are compared without their subtypes. So a predicted nsubj is right if the gold relation is nsubj:pass.
+UAS is the share of words with the right head, and LAS of words with the right head and relation. As in the CoNLL 2018
+shared task on gold words, punctuation counts, and relations are compared without their subtypes: a predicted nsubj is
+right if the gold relation is nsubj:pass.
 
 Source: Zeman et al. 2018, section 4, and its script conll18_ud_eval.py.
 """
@@ -27,7 +27,7 @@ SCORES = {
 """Shares of words. Words without punctuation are those whose gold relation is not punct."""
 PUNCTUATION = "punct"
 LENGTH_BOUNDS = (1, 2, 3, 4, 6, 9, 14, 24)
-"""Arcs are grouped by their length: up to each of these, and longer ones."""
+"""Arcs are grouped by length: up to each of these, and longer."""
 MAX_CONFUSIONS = 20
 MAX_OPEN = 20
 """The table of relations is folded if it has more rows than this."""
@@ -47,11 +47,9 @@ class WordResults(NamedTuple):
 
     Attributes:
       head: whether its head is right [W] bool.
-      relation: whether its relation is right, without the subtype [W] bool.
-      subtype: whether its relation is right, with the subtype [W] bool.
-      gold: the gold relations, without subtypes [W].
-      predicted: the predicted relations, without subtypes [W].
-      length: the length of the gold arc; 0 for roots [W] int.
+      relation, subtype: whether its relation is right, without and with the subtype [W] bool.
+      gold, predicted: the relations, without subtypes [W].
+      length: of the gold arc; 0 for roots [W] int.
     """
 
     head: np.ndarray

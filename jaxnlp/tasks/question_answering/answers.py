@@ -12,7 +12,7 @@ from jaxnlp.text.questions import Question
 from jaxnlp.typing import Params
 
 MAX_ANSWER = 32
-"""Number of tokens after which an answer without an end is truncated."""
+"""Maximum number of tokens of an answer without an end."""
 
 
 class QuestionError(ValueError):
@@ -37,11 +37,9 @@ def answer(decoder: Decoder, params: Params, vocabulary: CharacterVocabulary, qu
 
 
 def prompt_of(decoder: Decoder, vocabulary: CharacterVocabulary, question: str) -> np.ndarray:
-    """The ids of a question and MASK. Args: decoder, vocabulary: as for `answer`.
+    """The ids [T] of a question and MASK.
 
-    Raises:
-      QuestionError: for a question that is empty, too long for an answer to fit, or has characters outside the
-        vocabulary.
+    Raises: QuestionError for a question that is empty, leaves no room for an answer, or has unknown characters.
     """
     if not question.strip() or MASK in question or PAD in question:
         raise QuestionError(f"a question must have text, without {MASK!r} and {PAD!r}, got {question!r}")

@@ -31,16 +31,14 @@ class Predict(Command):
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Questions; none = those of the file, or of standard input."""
     file: Path | None = None
-    """A file with one question a line; a tab and what follows it, such as a place, are not read; - = standard
-    input."""
+    """A file with one question a line, up to a tab: a place after it is ignored; - = standard input."""
     json: bool = False
     """Print a JSON object for each question, with its answer."""
 
     def __call__(self, trained: Trained) -> None:
-        """Prints the answers. Those to the first questions are printed before the rest is read.
+        """Prints the answers, those to the first questions before it reads the rest.
 
-        Raises:
-          ValueError, OSError: for questions that are missing or cannot be read, and when the model can read none.
+        Raises: ValueError, OSError for questions that are missing or unreadable, and when the model can read none.
         """
         count, blank, skipped = 0, list[int](), list[str]()
         lines = rows_of(

@@ -24,7 +24,7 @@ MAX_MAPS = 4
 MAX_LISTED = 50
 """Number of answers listed in the report."""
 SEEN = (("never", 0, 0), ("once", 1, 1), ("2 to 4", 2, 4), ("5 to 19", 5, 19), ("20 or more", 20, None))
-"""Groups of questions by how often their answer occurs among the training answers."""
+"""Groups of questions by the count of their answer among the training answers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Validation(Evaluator):
 
 @dataclasses.dataclass(frozen=True)
 class ConstantAnswer(Evaluator):
-    """The baseline that a model must beat: one answer to every question."""
+    """A baseline: one answer to every question."""
 
     answer: str | None = None
     """The answer, such as London; None = the most frequent one among the training questions."""
@@ -150,7 +150,7 @@ def attention_to_inputs(maps: Mapping[str, Any]) -> np.ndarray:
     """Attention rollout: the share of each input in each output through all layers [B, T, T]; rows sum to 1.
 
     The matrices of the layers, averaged over heads, are multiplied. Half of each layer's output counts as the residual
-    connection. Half of a Perceiver's output is its own input, and half comes through the latents.
+    connection; half of a Perceiver's output is its input, and half comes through the latents.
 
     Args:
       maps: the result of `GPT.attention_maps`.

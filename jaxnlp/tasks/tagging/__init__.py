@@ -37,9 +37,8 @@ class Tagging(Task):
     Batches contain the inputs of the model, `labels` [B, T] int and `loss_mask` [B, T] bool. The loss is the negative
     log-likelihood of the labels of all sentences, divided by the number of words.
 
-    Data with several kinds of tags have `upos/labels` and so on. The loss is the sum of the losses of all kinds, and
-    `accuracy` is the share of the words whose tags are all right. A sentence with a tag that no training sentence has
-    counts in the scores, but not in the loss.
+    Several kinds of tags have `upos/labels` and so on. Their losses are added, and `accuracy` is the share of words
+    with all tags right. A sentence with an unknown tag counts in the scores, but not in the loss.
     """
 
     model_types = tuple(CLASSES)

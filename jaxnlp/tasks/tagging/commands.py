@@ -34,10 +34,10 @@ class Predict(Command):
     is printed, and below it a line for each entity: its type, its first character and the one after its last, its
     confidence and its words. The confidence is the lowest marginal probability of its words' labels.
 
-    A model of several kinds of tags prints the tags of each word in place of a type, in the order of its training.
+    A model of several kinds of tags prints the tags of each word instead of a type.
 
-    A blank text has no entities. A text with a word that is too long for the model's BERT is not labelled. Notes on
-    standard error count both.
+    A blank text has no entities. A text with a word that is too long for the BERT is not labelled. Notes on standard
+    error count both.
     """
 
     inputs: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -50,17 +50,17 @@ class Predict(Command):
     """Also write a page with coloured entities."""
     conll: Path | None = None
     """A file of columns, a word a line and an empty line after each sentence; - = standard input. Its lines are printed
-    with the predicted label as a further column, which is O in lines between documents. If the last column has labels
-    of entities, predictions are in their scheme, such as BIO; otherwise in the training scheme."""
+    with the predicted label as a further column, which is O in lines between documents. Labels are in the scheme of the
+    last column's labels, such as BIO, if it has any; otherwise in the training scheme."""
     word_column: int = 0
     """Column of the word in the file of --conll, from 0."""
     conllu: Path | None = None
-    """A CoNLL-U file; - = standard input. It is printed with the tags of a model of several kinds in the columns UPOS,
-    XPOS and FEATS; all else stays."""
+    """A CoNLL-U file; - = standard input. It is printed with the predicted tags in the columns UPOS, XPOS and FEATS;
+    all else stays."""
     out: Path | None = None
     """Write the lines of --conll or --conllu to this file instead of printing them."""
     part: str | None = None
-    """Of a model of several kinds of tags: predict only one, such as upos; None = all."""
+    """Predict only one of several kinds of tags, such as upos; None = all."""
 
     def further_files(self) -> tuple[Path | None, ...]:
         return (self.conll, self.conllu)
@@ -68,7 +68,7 @@ class Predict(Command):
     def __call__(self, trained: Trained) -> None:
         """Prints or writes the predictions.
 
-        Raises: ValueError, OSError for inputs that are missing or cannot be read, and options that exclude each other.
+        Raises: ValueError, OSError for inputs that are missing or unreadable, and options that exclude each other.
         """
         require_place(self.out, ".conll", ".tsv", ".conllu")
         require_place(self.html, *PAGES, option="--html")
@@ -166,12 +166,12 @@ class Predict(Command):
 
 @one_or_many
 def tag(trained: Trained, texts: Sequence[str | Sequence[str]]) -> list[list[Entity]]:
-    """The entities in each text, or the labels of its words; the type of a word with several kinds of tags is a dict of
-    them, such as {"upos": "NOUN", "xpos": "NN"}. A single text gives a single list; a blank text has none.
+    """The entities in each text, or of one text, or the labels of its words; several kinds of tags are a dict, such as
+    {"upos": "NOUN", "xpos": "NN"}. A blank text has none.
 
     Args:
-      texts: one text, or a list of N. In the list, a text may also be a list of its words: `[["Ann", "is", "here"]]`.
-        The positions of its entities are then indices of words. Blank words have no labels.
+      texts: one text, or a list of N, which may have lists of words: `[["Ann", "is", "here"]]`. Positions are then
+        indices of words, and blank words have no labels.
 
     Raises: ValueError naming the text, for a word that is too long for the BERT.
     """
@@ -198,7 +198,7 @@ def entities_or_problems(trained: Trained, texts: Sequence[str | Sequence[str]])
 def entities_of(
     processor: TaggerProcessor, text: str | Sequence[str], words: Sequence[PlacedWord], labelled: Labelled
 ) -> list[Entity]:
-    """The entities of a text, or of a list of words. If labels mark no entities: its words with their labels."""
+    """The entities of a text, or of a list of words; for labels without entities its words with their labels."""
     between = "" if processor.unit == "characters" else " "
     entities = list[Entity]()
     for first, after, kind in processor.spans(labelled.labels):

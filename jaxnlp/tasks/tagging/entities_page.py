@@ -18,18 +18,18 @@ p + p { white-space: pre-wrap }
 _EXPLANATION = """Move the pointer over an entity to see its confidence: the lowest probability of the labels of its
 words."""
 GOLDEN_ANGLE = 137.5
-"""Degrees between the hues of two successive types: their colours are easy to distinguish."""
+"""Degrees between the hues of two successive types, so that their colours differ clearly."""
 
 
 class Entity(NamedTuple):
     """An entity of a sentence.
 
     Attributes:
-      start: its first character; or its first word, if the sentence is a list of words.
+      start: its first character; or its first word, in a list of words.
       stop: the character, or the word, after its last one.
-      type: its type; for a word with several kinds of tags a dict of them, by name, such as upos.
+      type: its type; several kinds of tags are a dict by name, such as upos.
       confidence: the lowest probability of its words' labels.
-      text: its characters; or its words with blanks between them, without blanks where words are single characters.
+      text: its characters; or its words, with blanks between them unless they are single characters.
     """
 
     start: int
@@ -66,7 +66,7 @@ def _paragraph(text: str, entities: Sequence[Entity], hues: Mapping[str, int]) -
 
 
 def _mark(text: str, kind: str, hues: Mapping[str, int], confidence: str) -> str:
-    """A highlighted text. If `kind` is empty, the text is the name of a type, in the colour of this type."""
+    """A highlighted text. If `kind` is empty, the text is the name of a type, in its colour."""
     hue = hues[kind or text]
     title = f' title="{html.escape(kind)}, confidence {confidence}"' if confidence else ""
     label = f"<b>{html.escape(kind)}</b>" if kind else ""

@@ -27,8 +27,8 @@ MAX_LABELS = 60
 class Validation(Evaluator):
     """F1, precision and recall of entities as CoNLL counts them, accuracy of labels, and predictions of all words.
 
-    The file of predictions has the scheme of the split's labels. Without labels it has the training scheme. A model of
-    several kinds of tags writes CoNLL-U: the given lines with the predicted tags.
+    The file of predictions has the scheme of the split's labels, or else of training. A model of several kinds of tags
+    writes CoNLL-U: the given lines with the predicted tags.
     """
 
     def compile_ahead(self, scoring: Scoring) -> None:
@@ -72,7 +72,7 @@ def _predict(scoring: Scoring) -> Callable[[Params, Batch], Any]:
 def whole_sentences(
     examples: Sequence[TaggedSentence], predicted: Sequence[list[str]]
 ) -> tuple[list[TaggedSentence], list[list[str]]]:
-    """Sentences and predicted labels; joins the parts of a divided sentence, such as 3.1 and 3.2."""
+    """Sentences and predicted labels; joins the parts of a split sentence, such as 3.1 and 3.2."""
     wholes, labels = list[TaggedSentence](), list[list[str]]()
     pairs = zip(examples, predicted, strict=True)
     for name, group in itertools.groupby(pairs, key=lambda pair: pair[0].name.partition(".")[0]):
@@ -85,9 +85,9 @@ def whole_sentences(
 
 
 def conll(examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[Any]]) -> str:
-    """Sentences as columns separated by tabs: the word, its label if it is known, and the predicted label.
+    """Sentences as columns separated by tabs: the word, its label if known, and the predicted label.
 
-    Labels are in the scheme of the sentence's file, if it is known.
+    Labels are in the scheme of the sentence's file, if known.
     """
     sentences = []
     for one, labels in zip(examples, predicted, strict=True):
@@ -109,7 +109,7 @@ def conllu(processor: TaggerProcessor, examples: Sequence[TaggedSentence], predi
 
 
 def _learnt(scoring: Scoring, part: str, processor: TaggerProcessor) -> list[Section]:
-    """The section of the transitions of a part; [] without a CRF, and for many labels."""
+    """The transitions of a part for the report; [] without a CRF, and for many labels."""
     trained: Any = scoring.trained
     if not trained.model.config.crf or len(processor.labels) > MAX_LABELS:
         return []

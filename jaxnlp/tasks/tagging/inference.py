@@ -41,7 +41,7 @@ def decoding_chain(chain: Chain, processor: TaggerProcessor, *, constrained: boo
 
 
 def best_labels(model: Any, processor: TaggerProcessor, constrained: bool) -> Callable[[Params, Batch], Any]:
-    """A function of parameters and a batch: the ids of the best labels [B, T], or those of each part, by name; T is the
+    """A function of parameters and a batch: the ids of the best labels [B, T], or of each part's, by name; T is the
     maximum of all batches."""
 
     def predict(params: Params, batch: Batch) -> Any:
@@ -60,8 +60,8 @@ def best_labels(model: Any, processor: TaggerProcessor, constrained: bool) -> Ca
 def labels_and_confidence(
     model: Any, processor: TaggerProcessor, *, constrained: bool
 ) -> Callable[[Params, Batch], tuple[Any, Any]]:
-    """A function of parameters and a batch: the best labels [B, T], and their marginal probabilities [B, T]; both of
-    each part, by name, if there are several."""
+    """A function of parameters and a batch: the best labels [B, T], and their marginal probabilities [B, T]; of several
+    parts by name."""
 
     def predict(params: Params, batch: Batch) -> tuple[Any, Any]:
         outputs, lengths = _scores(model, params, batch)
@@ -88,7 +88,7 @@ def _predict(model: Any, processor: TaggerProcessor, constrained: bool, params: 
 
 
 def label_sentences(trained: Trained, sentences: Sequence[Sequence[str]]) -> list[Labelled]:
-    """The labels of sentences of words. It divides sentences that are too long, and joins their labels.
+    """The labels of sentences of words. Splits sentences that are too long, and joins their labels.
 
     Raises: ValueError for a sentence without words, or a word that is too long for the BERT.
     """
@@ -110,7 +110,7 @@ def label_sentences(trained: Trained, sentences: Sequence[Sequence[str]]) -> lis
 
 
 def named(processor: TaggerProcessor, labels: Any, length: int) -> list[Any]:
-    """The labels of a sentence from their ids [T], or from those of each part, by name; only the first `length`."""
+    """The labels of a sentence from their ids [T], or from each part's, by name; only the first `length`."""
     ids, parts = by_part(labels), processor.by_part
     return processor.join({name: [one.labels[i] for i in ids[name][:length]] for name, one in parts.items()})
 
@@ -132,8 +132,8 @@ def _labeller(trained: Trained, encoded: Sequence[dict[str, np.ndarray]]) -> Bat
 
 
 def exports(trained: Trained) -> dict[str, Exportable]:
-    """`tag`: the best labels of sentences and their probabilities; `score`: the scores of all labels, and the chain; of
-    several parts `upos/labels` and so on."""
+    """`tag`: the best labels of sentences and their probabilities; `score`: the scores of all labels, and the chain;
+    for several parts `upos/labels` and so on."""
     model: Any = trained.model
     task: Any = trained.task
     processor: TaggerProcessor = trained.processor

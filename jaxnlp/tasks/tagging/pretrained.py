@@ -17,11 +17,11 @@ from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
 
 CLASSES = OF_TOKENS.classes()
-"""The families, by the names of their taggers in Transformers."""
+"""The families, by their classes for tagging in Transformers."""
 
 
 def tagger_of_transformers(task: Task, path: str | Path) -> Trained:
-    """A tagger that Transformers trained, with its labels. Its scores of a word are those of the word's first token.
+    """A tagger that Transformers trained, with its labels. A word has the scores of its first token.
 
     Raises: PretrainedError, WeightsError as `read_pretrained`; also for labels that do not fit the head.
     """

@@ -1,9 +1,8 @@
 """Scores of predicted labels: precision, recall and F1 of entities as CoNLL counts them, and the report's sections.
 
-An entity is right when its words and its type are right. TP is the number of right entities. Precision is TP divided by
-the number of predicted entities, recall is TP divided by the number of gold entities, and F1 = 2 TP / (predicted +
-gold). Illegal sequences of labels are read as in the evaluation of CoNLL-2003. The strict scores count only entities
-whose labels follow their scheme exactly. Both equal the package seqeval in its default and its strict mode.
+With TP the number of entities whose words and type are right, precision = TP / predicted, recall = TP / gold, and F1 =
+2 TP / (predicted + gold). Illegal sequences of labels are read as in the evaluation of CoNLL-2003. The strict scores
+count only entities whose labels follow their scheme exactly. Both equal seqeval, in its default and its strict mode.
 
 Sources: Tjong Kim Sang and De Meulder 2003; Nakayama 2018 (seqeval).
 """
@@ -18,9 +17,9 @@ from jaxnlp.text.tag_schemes import LabelledSpan, Scheme, labels_of_spans, spans
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 
 MAX_TYPES = 40
-"""Maximum number of types for which each type gets an F1, and the report shows confusions of types."""
+"""Maximum number of types for an F1 of each type, and for the report's confusions of types."""
 MAX_ERRORS = 30
-"""Sentences with wrong predictions in the report."""
+"""Maximum number of sentences with wrong predictions in the report."""
 NOTHING = "no entity"
 _AVERAGE = "all types"
 
@@ -62,7 +61,7 @@ def strict_spans(labels: Sequence[str], scheme: Scheme) -> list[LabelledSpan]:
 
 
 def count(gold: Sequence[Sequence[LabelledSpan]], predicted: Sequence[Sequence[LabelledSpan]]) -> dict[str, TypeScores]:
-    """The counts of the entities of each type; types that do not occur are left out."""
+    """The counts of the entities of each type that occurs."""
     rights, ours, theirs = Counter[str](), Counter[str](), Counter[str]()
     for marked, wanted in zip(predicted, gold, strict=True):
         rights.update(span.type for span in set(marked) & set(wanted))
@@ -83,7 +82,7 @@ def accuracy(gold: Sequence[Sequence[Any]], predicted: Sequence[Sequence[Any]]) 
 
 
 def kinds(processor: TaggerProcessor) -> dict[str, MetricKind]:
-    """The metrics that `scores` returns, for a processor of one part."""
+    """The metrics of `scores`, for a processor of one part."""
     kinds = {"accuracy": MetricKind("words")}
     if processor.has_entities:
         titles = {"f1": "F1", "precision": "precision", "recall": "recall", "strict_f1": "strict F1"}
@@ -97,7 +96,7 @@ def kinds(processor: TaggerProcessor) -> dict[str, MetricKind]:
 def scores(
     processor: TaggerProcessor, gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, Metric]:
-    """All metrics that `kinds` names, for the labels of sentences."""
+    """All metrics of `kinds`, for the labels of sentences."""
     metrics = {"accuracy": accuracy(gold, predicted)}
     theirs, ours = ([processor.spans(labels) for labels in rows] for rows in (gold, predicted))
     counts = count(theirs, ours)

@@ -1,4 +1,4 @@
-"""What a translator attends to: `jaxnlp attention RUN SOURCE [TARGET]`."""
+"""Attention of a translator: `jaxnlp attention RUN SOURCE [TARGET]`."""
 
 import dataclasses
 from typing import Any
@@ -27,7 +27,6 @@ class TranslationAttention(Attention):
     """The translation; None = the model's own, by greedy search."""
 
     def second(self) -> str | None:
-        """The translation."""
         return self.target
 
 
@@ -41,8 +40,8 @@ def attend(trained: Trained, text: str, target: str | None = None, *, max_length
 
     Returns:
       Maps of the encoder on itself, of the decoder on itself, and `cross`, of the decoder on the source. A row of
-      `cross` has the name of the token that it predicts, and a row of the decoder that of the token that it reads. A
-      model with a recurrent network only has `cross`.
+      `cross` is named after its predicted token, and a row of the decoder after its input. A recurrent model has only
+      `cross`.
 
     Raises: ValueError for a blank text.
     """

@@ -36,11 +36,11 @@ MAX_ALIGNED = 100
 class Translate(SearchOptions, Command):
     """Translates texts, and prints each translation on a line.
 
-    With --n-best N, each text has N lines that start with the score. The translations are distinct: if several
-    sequences of tokens have the same text, it has the best of their scores. If the beams have fewer than N texts, the
-    last of the N lines are empty. The translation of an empty line is an empty line, with a score of 0. Sources are
-    truncated to the length of the model's context, or to 256 tokens without one, end symbol included. A note on
-    standard error counts the truncated sources. Evaluation truncates to the maximum length of the data instead.
+    With --n-best N, each text has N lines that start with the score. The translations are distinct: a text has the best
+    score of its token sequences. If the beams have fewer than N texts, the last lines are empty. The translation of an
+    empty line is an empty line, with a score of 0. Sources are truncated to the model's context, or to 256 tokens
+    without one, end symbol included; evaluation truncates to the maximum length of the data instead. A note on standard
+    error counts truncated sources.
     """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -50,7 +50,7 @@ class Translate(SearchOptions, Command):
     n_best: int = 1
     """Number of distinct translations of each text, best first; at most num_beams. The beams may have fewer."""
     json: bool = False
-    """Print a JSON object for each text, with its translations and their scores, but without empty lines for missing
+    """Print a JSON object for each text, with its translations and their scores, without empty lines for missing
     ones."""
     alignment: Path | None = None
     """Also write a page with the attention of the best translations' tokens to the source tokens, for the first 100
@@ -62,9 +62,9 @@ class Translate(SearchOptions, Command):
             raise ValueError(f"--n-best must be from 1 to --num-beams, which is {self.num_beams}, got {self.n_best}")
 
     def __call__(self, trained: Trained) -> None:
-        """Prints the translations; those of the first texts before it reads the rest.
+        """Prints the translations, those of the first texts before it reads the rest.
 
-        Raises: ValueError, OSError for texts that are missing or cannot be read, and when the page cannot be written.
+        Raises: ValueError, OSError for texts that are missing or unreadable, and when the page cannot be written.
         """
         require_place(self.alignment, *PAGES, option="--alignment")
         translator = Translator.of(trained.model, trained.processor.symbols)
@@ -124,7 +124,7 @@ def translate(
 ) -> list[str]:
     """The translation of each text, or of one; that of a blank text is blank.
 
-    A warning in the log counts the texts that are longer than the model reads.
+    A warning in the log counts truncated texts.
 
     Args:
       texts: one text, or a list of N.

@@ -1,4 +1,4 @@
-"""Translations of a split: their scores, and what the report shows of them."""
+"""Translations of a split: scores, and examples for the report."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ def _translator(scoring: Scoring) -> Translator:
 
 
 def _aligned_lengths(scoring: Scoring, translator: Translator) -> tuple[int, int]:
-    """The lengths to which sources and translations are padded for their attention: those of all of the split fit."""
+    """The lengths to which sources and translations are padded for their attention: those of the whole split fit."""
     source = max(batch["source"].shape[1] for batch in scoring.split.shapes)
     return source, translator.longest_target(source)
 
@@ -123,13 +123,11 @@ def alignment(
     """The attention weights of each token of a translation on the source tokens.
 
     Args:
-      translator: the model's translator.
-      params: the model's parameters.
-      processor: the model's tokenizers.
+      translator, params, processor: of the model.
       read: token ids of the source, end symbol included.
       ids: token ids of the translation; those after the first end symbol are ignored.
-      title: title of the heat map.
-      lengths: source and translation are padded to multiples of these, so that few programs are compiled.
+      title: of the heat map.
+      lengths: source and translation are padded to multiples of these, to compile few programs.
     """
     end = translator.symbols.end
     written = list(ids[: ids.index(end) + 1 if end in ids else len(ids)])

@@ -15,7 +15,7 @@ def corpus_scores(
 ) -> tuple[dict[str, Metric], dict[str, str]]:
     """BLEU and chrF out of 100, the fraction of exact matches, and sacrebleu's signatures of BLEU and chrF.
 
-    Texts and references are compared in the normal form NFC, which subwords that are trained here write.
+    Texts and references are compared in the normal form NFC, as trained subwords write it.
 
     Source: Papineni et al. 2002; Popovic 2015; Post 2018 for the signatures.
     """

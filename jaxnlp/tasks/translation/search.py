@@ -18,11 +18,11 @@ from jaxnlp.text.translation import Symbols
 from jaxnlp.typing import Params, PyTree
 
 BUCKET = 16
-"""Texts are padded to a multiple of this length, so that few programs are compiled."""
+"""Texts are padded to a multiple of this length, to compile few programs."""
 
 
 SYMBOLS = Symbols(START, END)
-"""The symbols of a vocabulary of one's own."""
+"""The symbols of the library's own vocabularies."""
 
 
 def max_target_length(source_length: Any) -> Any:
@@ -48,7 +48,7 @@ class SearchOptions(Config):
 
     @property
     def search(self) -> "SearchOptions":
-        """Only the options of the search, without those that a subclass adds."""
+        """Only the options of the search, without a subclass's."""
         fields = dataclasses.fields(SearchOptions)
         return SearchOptions(**{field.name: getattr(self, field.name) for field in fields})
 
@@ -121,8 +121,8 @@ class Translator(NamedTuple):
     ) -> tuple[np.ndarray, np.ndarray]:
         """The n_best translations of sources [B, S]: tokens [B, n_best, T], and their scores [B, n_best].
 
-        The maximum length of a translation depends only on its own source, so padding and the other sources of a batch
-        do not change it.
+        The maximum length of a translation depends only on its own source, not on padding or other sources of the
+        batch.
         """
         longest, mesh, rows = self.longest_target(source.shape[1]), mesh_of(params), len(source)
         source, source_mask = (with_rows_for_all(mesh, np.asarray(x)) for x in (source, source_mask))

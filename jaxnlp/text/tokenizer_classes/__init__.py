@@ -1,4 +1,4 @@
-"""Tokenizers of Transformers, one class a file: each is made from the tokens of its files, and from a few settings.
+"""Tokenizers of Transformers, one class a file, each made from the tokens of its files, and a few settings.
 
 A new class is a new file with a `CLASS`.
 """
@@ -25,14 +25,14 @@ class SpecialTokens(NamedTuple):
 
     @classmethod
     def of(cls, named: Mapping[str, Any]) -> "SpecialTokens":
-        """Those of the settings `pad_token` and so on. Raises: ValueError naming the ones that are missing."""
+        """Those of the settings `pad_token` and so on. Raises: ValueError naming the missing ones."""
         missing = [f"{name}_token" for name in cls._fields if named.get(f"{name}_token") is None]
         if missing:
             raise ValueError(f"an encoder's tokenizer needs special tokens; missing: {', '.join(missing)}")
         return cls(*(str(named[f"{name}_token"]) for name in cls._fields))
 
     def settings(self) -> dict[str, str]:
-        """The settings whose tokens these are."""
+        """The settings of these tokens."""
         return {f"{name}_token": token for name, token in self._asdict().items()}
 
 
@@ -41,21 +41,22 @@ class TokenizerClass(NamedTuple):
 
     Attributes:
       names: of the class.
-      model_types: for which it is the default, and gives the default special tokens.
+      model_types: whose default it is, with its default special tokens.
       kind: of its model in the `tokenizers` library.
-      files: with the tokens, where there is no tokenizer.json; () = it needs tokenizer.json.
-      named: its default special tokens, by the name of the setting.
+      files: with the tokens, without a tokenizer.json; () = it needs tokenizer.json.
+      named: its default special tokens, by setting.
       segments: whether it numbers the segments of pairs by default.
-      read: the content of tokenizer.json, as far as `build` reads it, from these files in a folder; None = no files.
-      build: the tokenizer without added tokens and template. Arguments: the content of tokenizer.json, the special
-        tokens by the names of their settings, and tokenizer_config.json.
-      finish: adds the template, when all tokens have their ids. Further arguments: as `build`, without the first.
+      read: the content of tokenizer.json that `build` reads, from these files in a folder; None = no files.
+      build: the tokenizer without added tokens and template, from the content of tokenizer.json, the special tokens by
+        setting, and tokenizer_config.json.
+      finish: adds the template, when all tokens have their ids; the tokenizer, then arguments as `build` from the
+        second.
       extra: further special tokens that the class adds, from tokenizer_config.json.
-      always: model types that have this class whatever their files say.
+      always: model types with this class whatever their files say.
       assumed: whether a folder that names no class has this one. Otherwise Transformers uses its tokenizer.json
         unchanged.
-      stand_ins: tokens that stand in for special tokens which the class does not have: names of settings.
-      unchanged: whether Transformers uses a tokenizer.json with this content unchanged, and not this class.
+      stand_ins: tokens for special tokens that the class lacks: names of settings.
+      unchanged: whether Transformers uses a tokenizer.json with this content unchanged, instead of this class.
     """
 
     names: tuple[str, ...]
@@ -75,7 +76,7 @@ class TokenizerClass(NamedTuple):
 
 
 def with_id(tokenizer: Tokenizer, token: str) -> tuple[str, int]:
-    """A token and its id, as templates have them. Raises: ValueError when the tokenizer does not have the token."""
+    """A token and its id, as templates have them. Raises: ValueError for an unknown token."""
     token_id = tokenizer.token_to_id(token)
     if token_id is None:
         raise ValueError(f"the tokenizer does not have the token {token}")
@@ -90,8 +91,8 @@ CLEANED = (
 
 
 def clean_up_texts(tokenizer: Tokenizer) -> None:
-    """Removes blanks before marks from decoded texts, as `clean_up_tokenization_spaces` of Transformers. BPE keeps them
-    there."""
+    """Removes blanks before marks from decoded texts, as Transformers' `clean_up_tokenization_spaces`, except for
+    BPE."""
     if not isinstance(tokenizer.model, BPE):
         steps = [tokenizer.decoder, decoders.Fuse(), *(decoders.Replace(*pair) for pair in CLEANED)]
         tokenizer.decoder = decoders.Sequence(steps)

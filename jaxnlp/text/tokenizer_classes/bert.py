@@ -27,7 +27,6 @@ def bert_tokenizer(
 
     Args:
       ids: the id of each token, special tokens included.
-      special: the special tokens.
       lowercase, strip_accents, split_chinese: as for `WordPieceVocabulary.of_pieces`.
 
     Raises: ValueError when the unknown token is not among the tokens.
@@ -51,7 +50,7 @@ def add_template(tokenizer: Tokenizer, special: SpecialTokens = SPECIAL) -> None
 
 
 def ids_of(pieces: Sequence[str]) -> dict[str, int]:
-    """The id of each token, which is its index. Raises: ValueError when tokens are not distinct."""
+    """The id of each token, its index. Raises: ValueError when tokens are not distinct."""
     ids = {piece: index for index, piece in enumerate(pieces)}
     if len(ids) != len(pieces):
         twice = next(piece for index, piece in enumerate(pieces) if ids[piece] != index)

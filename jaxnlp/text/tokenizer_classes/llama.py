@@ -30,7 +30,7 @@ def _finish(tokenizer: Tokenizer, named: Mapping[str, Any], settings: Mapping[st
 
 
 def _has_byte_level(whole: Mapping[str, Any]) -> bool:
-    """Whether a tokenizer.json is of byte-level BPE, as that of Llama 3."""
+    """Whether a tokenizer.json is byte-level BPE, as Llama 3's."""
     return '"ByteLevel"' in json.dumps([whole.get("pre_tokenizer"), whole.get("decoder")])
 
 

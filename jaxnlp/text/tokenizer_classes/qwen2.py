@@ -1,4 +1,4 @@
-"""Qwen's tokenizer: byte-level BPE of texts in NFC, which cuts words with an expression of its own."""
+"""Qwen's tokenizer: byte-level BPE of texts in NFC, with its own expression to split words."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""RoBERTa's tokenizer: byte-level BPE, in which a blank is part of the word after it."""
+"""RoBERTa's tokenizer: byte-level BPE, in which a blank is part of the next word."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""T5's and mT5's tokenizer: a SentencePiece unigram model, whose texts end with a token and which has sentinels."""
+"""T5's and mT5's tokenizer: a SentencePiece unigram model with an end token and sentinels."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""XLM-RoBERTa's tokenizer: a SentencePiece unigram model, whose ids start with fairseq's special tokens."""
+"""XLM-RoBERTa's tokenizer: a SentencePiece unigram model whose first ids are fairseq's special tokens."""
 
 import base64
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ UNKNOWN_ID = 3
 
 
 def _charsmap(normalizer: Any) -> bytes | None:
-    """The first map of characters of a normalizer in tokenizer.json."""
+    """The first charsmap of a normalizer in tokenizer.json."""
     parts = normalizer["normalizers"] if (normalizer or {}).get("type") == "Sequence" else [normalizer or {}]
     maps = [part["precompiled_charsmap"] for part in parts if part.get("type") == "Precompiled"]
     return base64.b64decode(maps[0]) if maps else None
