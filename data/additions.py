@@ -12,7 +12,7 @@ import numpy as np
 from data import Corpus, require_processor
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint
-from data.questions import CharacterText, Questions, question_split
+from data.questions import Questions, ScoredText, question_split
 from jaxnlp.config import Count, Within
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 from jaxnlp.text.questions import Question
@@ -68,7 +68,7 @@ class Additions(Questions):
 
         order = shuffled(train, seed)
 
-        def drawn(indices: np.ndarray) -> list[CharacterText]:
+        def drawn(indices: np.ndarray) -> list[ScoredText]:
             return [self.question_text(self.question(index)) for index in order(indices)]
 
         buckets = self.buckets([longest.positions], vocabulary)

@@ -12,7 +12,7 @@ import numpy as np
 from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.pipelines.corruption import answer_spans, recalled_facts, salient_spans, span_corruption, split_title
 from data.pipelines.endless import Examples, iterable, shuffled
-from data.questions import CharacterText, Questions, question_split
+from data.questions import Questions, ScoredText, question_split
 from data.readers.birth_places import FOLDER, NamesCorpus, NamesSource, read_names
 from data.readers.repeated import repeated_notes
 from jaxnlp.config import Count, Fraction, UserPath
@@ -55,9 +55,9 @@ class _NamesConfig(Questions):
         train: Examples,
         *,
         seed: int,
-        known: Sequence[CharacterText] | None,
+        known: Sequence[ScoredText] | None,
         description: str,
-        validation: Sequence[CharacterText] = (),
+        validation: Sequence[ScoredText] = (),
     ) -> Corpus:
         """The corpus of a run, with the splits train, validation, dev and test.
 
@@ -187,7 +187,7 @@ class _PretrainingText:
             self._spans = [salient_spans(text, title) for title, text in self._divided]
             self._places = answer_spans([text for _, text in self._divided], [str(one.answer) for one in questions])
 
-    def __call__(self, index: int, rng: np.random.Generator) -> CharacterText:
+    def __call__(self, index: int, rng: np.random.Generator) -> ScoredText:
         config = self._config
         if rng.random() < config.question_fraction:
             text = config.question_text(self._questions[int(rng.integers(len(self._questions)))])
@@ -196,12 +196,12 @@ class _PretrainingText:
         free = min(config.max_left_padding, config.sequence_length - text.positions)
         return text._replace(left_padding=int(rng.integers(0, free + 1))) if config.max_left_padding else text
 
-    def _corrupted(self, index: int, rng: np.random.Generator) -> CharacterText:
+    def _corrupted(self, index: int, rng: np.random.Generator) -> ScoredText:
         config = self._config
         if config.corruption == "facts" and self._spans[index]:
             spans = self._spans[index]
             if self._places[index] and rng.random() < config.place_fraction:
                 spans = self._places[index]
             text, given = recalled_facts(*self._divided[index], spans, config.facts_length, rng)
-            return CharacterText(text[: config.sequence_length + 1], given)
-        return CharacterText(span_corruption(self._documents[index], config.sequence_length, rng))
+            return ScoredText(text[: config.sequence_length + 1], given)
+        return ScoredText(span_corruption(self._documents[index], config.sequence_length, rng))

@@ -23,7 +23,7 @@ LENGTH_MULTIPLE = 16
 """Lengths of batches are multiples of this."""
 
 
-class CharacterText(NamedTuple):
+class ScoredText(NamedTuple):
     """A text as an example of a language model of characters.
 
     Attributes:
@@ -60,12 +60,12 @@ class Questions(DataConfig):
     def max_length(self) -> int:
         return self.sequence_length
 
-    def buckets(self, lengths: Sequence[int], vocabulary: CharacterVocabulary) -> Buckets[CharacterText]:
+    def buckets(self, lengths: Sequence[int], vocabulary: CharacterVocabulary) -> Buckets[ScoredText]:
         """Batches of texts. Args: lengths: of all texts, in positions; vocabulary: of their characters."""
         lengths = multiples(lengths, self.sequence_length, LENGTH_MULTIPLE, few=self.few_lengths)
         return Buckets(lengths, lambda text: text.positions, functools.partial(text_batch, vocabulary))
 
-    def question_text(self, question: Question) -> CharacterText:
+    def question_text(self, question: Question) -> ScoredText:
         """`question MASK place MASK`; the characters before the place are not scored.
 
         Raises: DataError, with the question, when it is too long.
@@ -77,9 +77,9 @@ class Questions(DataConfig):
                 f"question {question.text!r} with answer {question.answer!r} needs {len(text)} characters; "
                 f"at most {self.sequence_length + 1} fit (data.sequence_length {self.sequence_length})"
             )
-        return CharacterText(text, len(given))
+        return ScoredText(text, len(given))
 
-    def readable_text(self, question: Question, vocabulary: CharacterVocabulary) -> CharacterText:
+    def readable_text(self, question: Question, vocabulary: CharacterVocabulary) -> ScoredText:
         """As `question_text`. Raises: DataError, with the question, also for characters outside the vocabulary."""
         text = self.question_text(question)
         try:
@@ -100,7 +100,7 @@ class Questions(DataConfig):
         read = read_questions(path, fate="not scored")
         splits, skipped = list[Split[Question]](), dict[int, DataError]()
         for questions in (read.questions, read.without):
-            texts = dict[int, CharacterText]()
+            texts = dict[int, ScoredText]()
             for line, question in questions.items():
                 try:
                     texts[line] = self.readable_text(question, vocabulary)
@@ -121,7 +121,7 @@ class Questions(DataConfig):
 
 
 def question_split(
-    buckets: Buckets[CharacterText], questions: Sequence[Question], texts: Sequence[CharacterText], batch_size: int
+    buckets: Buckets[ScoredText], questions: Sequence[Question], texts: Sequence[ScoredText], batch_size: int
 ) -> Split[Question]:
     """The split of questions; with batches if their answers are known."""
     if not questions or questions[0].answer is None:
@@ -130,7 +130,7 @@ def question_split(
     return Split(batches, tuple(questions), rows)
 
 
-def text_batch(vocabulary: CharacterVocabulary, texts: Sequence[CharacterText], size: int, length: int) -> NumpyBatch:
+def text_batch(vocabulary: CharacterVocabulary, texts: Sequence[ScoredText], size: int, length: int) -> NumpyBatch:
     """Texts as a batch of B rows of T positions; the last rows are padding.
 
     Returns:

@@ -155,10 +155,6 @@ class TaggedSentences(SplitFiles):
         known = KNOWN.get(self.source)
         return self.unit if known is None else known.unit
 
-    @property
-    def needs(self) -> str:
-        return {"small_grammar": "", "files": "your sentences"}.get(self.source, self.source)
-
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the files; the splits are `validation` and, if there is a file, `test`.
 

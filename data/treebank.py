@@ -97,10 +97,6 @@ class Treebank(SplitFiles):
         shapes = Shapes(every, self.batch_words, self.batch_size).up_to(longest)
         return shapes.fitted(lengths) if self.few_lengths else shapes
 
-    @property
-    def needs(self) -> str:
-        return {"small_grammar": "", "files": "your sentences"}.get(self.source, self.source)
-
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the treebank; the splits are `validation` and, if there is a file, `test`.
 

@@ -33,6 +33,10 @@ class SplitFiles(TextFiles):
         self.only_if(own, "data.source files", "train", "validation", "test")
         self.format_only_if(own, "data.source files")
 
+    @property
+    def needs(self) -> str:
+        return {"small_grammar": "", "files": "your sentences"}.get(self.source, self.source)
+
     def given_files(self) -> dict[str, Path]:
         """The path of each split's given file. Raises: DataError without a training file."""
         if self.train is None:

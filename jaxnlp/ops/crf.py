@@ -1,5 +1,7 @@
 """Linear-chain conditional random fields: log-likelihood with its gradient by hand, and marginal probabilities.
 
+`jaxnlp.ops.crf_viterbi` finds the best sequences.
+
 A sequence of labels y_1 ... y_T has the score
 
     s(y) = start[y_1] + sum_t scores[t, y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_T]

@@ -1,7 +1,7 @@
 """Flash attention with the library's dropout, for Nvidia GPUs and TPUs, without an array [T, S] in memory.
 
-It computes `ops.attention.dot_product_attention`, with the same dropout mask. It reads queries, keys and values where
-the projection wrote them: [B, T, H, K], or packed in one array, without a transposition.
+It computes `ops.attention.dot_product_attention`, where the gradient is derived, with the same dropout mask. It reads
+queries, keys and values where the projection wrote them: [B, T, H, K], or packed in one array, without a transposition.
 
 Source: Dao 2023 (FlashAttention-2) for the order of the loops. Differs: two kernels for the gradient, one over keys and
 one over queries, so that no sum depends on the order in which processors finish.

@@ -19,27 +19,18 @@ class WordPieceVocabulary(EncoderVocabulary):
     """A vocabulary of WordPiece with BERT's special tokens."""
 
     @classmethod
-    def of_pieces(
-        cls,
-        pieces: Sequence[str],
-        *,
-        lowercase: bool = True,
-        strip_accents: bool | None = None,
-        split_chinese: bool = True,
-    ) -> "WordPieceVocabulary":
+    def of_pieces(cls, pieces: Sequence[str], *, lowercase: bool = True) -> "WordPieceVocabulary":
         """BERT's tokenizer.
 
         Args:
           pieces: the token with id i at index i; tokens that continue a word start with ##.
           lowercase: lowercase texts.
-          strip_accents: remove accents; None = if texts are lowercased.
-          split_chinese: every Chinese character is a word.
 
         Raises: ValueError when tokens are not distinct, or special tokens are missing.
         """
         ids = ids_of(pieces)
         refuse_lacking(ids, SPECIAL)
-        tokenizer = bert_tokenizer(ids, lowercase=lowercase, strip_accents=strip_accents, split_chinese=split_chinese)
+        tokenizer = bert_tokenizer(ids, lowercase=lowercase)
         add_template(tokenizer)
         tokenizer.add_special_tokens(list(SPECIAL))
         return cls(tokenizer)

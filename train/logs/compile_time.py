@@ -1,4 +1,4 @@
-"""The compile time of this process, for the estimate of the remaining time."""
+"""The compile time of this process, for the ETA."""
 
 import contextlib
 import threading

@@ -37,7 +37,7 @@ STEPS_BEFORE_ESTIMATE = 10
 
 @dataclasses.dataclass
 class Pace:
-    """Inputs to the estimate of the remaining time, without compilation.
+    """Inputs to the ETA, without compilation.
 
     Attributes:
       first: train_seconds at the end of this start's first step; None = before it.
@@ -52,7 +52,7 @@ class RunLog:
     """Writes a run's metrics to files and to the console; a context manager.
 
     Between two calls of `log_train` the metrics stay on the device. It waits only for the first step of a start, which
-    compiles, and for the tenth, after which the remaining time is estimated.
+    compiles, and for the tenth, after which the ETA is known.
 
     Args:
       workdir: the run's folder.
@@ -60,7 +60,7 @@ class RunLog:
       total_steps: the length of the run.
       first_step: steps done before this start; later lines of an earlier start are dropped.
       evaluations: evaluations done before this start; None = unknown.
-      evaluate_every_steps: evaluation interval, for the estimate of the remaining time; None = no evaluations.
+      evaluate_every_steps: evaluation interval, for the ETA; None = no evaluations.
       train_seconds: spent on training before this start.
       progress: the metric whose count is the throughput.
       unit: the noun for the count: tokens, examples.

@@ -38,8 +38,8 @@ class StopSignal:
 
     def __enter__(self) -> "StopSignal":
         # With several processes JAX's own handler passes SIGTERM on.
-        heeded = [number for number in _heeded() if jax.process_count() == 1 or number != signal.SIGTERM]
-        self._before = {number: signal.signal(number, self._note) for number in heeded}
+        numbers = [number for number in _handled() if jax.process_count() == 1 or number != signal.SIGTERM]
+        self._before = {number: signal.signal(number, self._note) for number in numbers}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,7 +70,7 @@ class StopSignal:
 
 @contextlib.contextmanager
 def handled(handler: Callable[[signal.Signals], object]) -> Iterator[None]:
-    """A context in which this function is called at each signal that `StopSignal` would heed.
+    """A context in which this function is called at each signal that `StopSignal` would handle.
 
     It is for a process that only starts runs, without JAX's devices, which `StopSignal` needs.
     """
@@ -80,7 +80,7 @@ def handled(handler: Callable[[signal.Signals], object]) -> Iterator[None]:
             _print_nowhere()
         handler(signal.Signals(number))
 
-    before = {number: signal.signal(number, handle) for number in _heeded()}
+    before = {number: signal.signal(number, handle) for number in _handled()}
     try:
         yield
     finally:
@@ -88,7 +88,7 @@ def handled(handler: Callable[[signal.Signals], object]) -> Iterator[None]:
             signal.signal(number, earlier)
 
 
-def _heeded() -> list[signal.Signals]:
+def _handled() -> list[signal.Signals]:
     """The signals to handle."""
     if threading.current_thread() is not threading.main_thread():
         return []  # Python lets only the main thread handle signals

@@ -13,7 +13,7 @@ from jaxnlp.inference.exportable import Exportable, axes_of_batches
 from jaxnlp.models.tagger import LabelScores, by_part, only_or_all
 from jaxnlp.ops.compiler_options import jit
 from jaxnlp.ops.crf import Chain, crf_marginals
-from jaxnlp.ops.viterbi_paths import viterbi
+from jaxnlp.ops.crf_viterbi import viterbi
 from jaxnlp.targets import of_part
 from jaxnlp.tasks import Trained
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor

@@ -27,7 +27,9 @@ def bert_tokenizer(
 
     Args:
       ids: the id of each token, special tokens included.
-      lowercase, strip_accents, split_chinese: as for `WordPieceVocabulary.of_pieces`.
+      lowercase: lowercase texts.
+      strip_accents: remove accents; None = if texts are lowercased.
+      split_chinese: every Chinese character is a word.
 
     Raises: ValueError when the unknown token is not among the tokens.
     """

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.ops.crf import Chain
-from jaxnlp.ops.viterbi_paths import n_best, viterbi
+from jaxnlp.ops.crf_viterbi import n_best, viterbi
 from jaxnlp.text.tag_schemes import allowed_labels, illegal_positions, labels_of
 from tests.jaxnlp.ops.crf_helpers import every_path, random_case
 
