@@ -3,7 +3,7 @@ import pytest
 
 from data import DataError
 from data.additions import Additions
-from data.questions import CharacterText, text_batch
+from data.questions import ScoredText, text_batch
 from jaxnlp.text.questions import Question
 
 CONFIG = Additions(digits=1, held_out=10)
@@ -24,7 +24,7 @@ def test_a_question_is_followed_by_mask_answer_mask_and_scored_on_the_answer(voc
 
 
 def test_texts_of_a_batch_have_padding_on_both_sides(vocabulary):
-    texts = [CharacterText("12+3", 2, 2), CharacterText("45")]
+    texts = [ScoredText("12+3", 2, 2), ScoredText("45")]
     batch = text_batch(vocabulary, texts, 3, 6)
     one, two, three, four, five, plus = vocabulary.encode("12345+").tolist()
     assert batch["tokens"].tolist() == [[0, 0, one, two, plus, 0], [four, 0, 0, 0, 0, 0], [0] * 6]
