@@ -1,14 +1,17 @@
 """Texts that look the same to a reader: validation examples that are also in training, and similar names."""
 
 import collections
+import contextlib
 import itertools
 import logging
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff]")
 """Soft hyphens, characters without a width, marks of direction and variants of signs."""
+_DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 _logger = logging.getLogger(__name__)
 
 Texts = Sequence[str]
@@ -42,11 +45,22 @@ def repeated_notes(counted: str, train: Sequence[Texts], splits: Mapping[str, Se
     return [f"{counted} of {name} that are also in training: {count:,}" for name, count in counts.items() if count]
 
 
+def _number(name: str) -> float | None:
+    """The number that a name is, such as 1000 for 1e3; None = it is none."""
+    with contextlib.suppress(ValueError):
+        return float(name)
+    return None
+
+
 def warn_of_alike(where: str, names: Iterable[str], what: str) -> None:
-    """Warns of names that look the same to a reader. Args: where: the file; what: the noun for them."""
-    alike = collections.defaultdict(list)
+    """Warns of names that look the same to a reader, and of those that are the same number, such as 1000 and 1e3.
+
+    Args: where: the file; what: the noun for them.
+    """
+    alike, numbers = (collections.defaultdict[Any, list[str]](list) for _ in range(2))
     for name in sorted(set(names)):
         alike[as_seen(name)].append(name)
+        numbers[_number(name)].append(name)
     for same in alike.values():
         if len(same) > 1:
             composed = {unicodedata.normalize("NFC", name) for name in same}
@@ -60,6 +74,10 @@ def warn_of_alike(where: str, names: Iterable[str], what: str) -> None:
             shown = same if [*how.values()] == [True, False, False] else [*map(ascii, same)]
             differ = " and ".join(itertools.compress(how, how.values()))
             _logger.warning("%s: %s are different %s; they differ only in %s", where, " and ".join(shown), what, differ)
+    for value, same in numbers.items():
+        plain = all(map(_DECIMAL.fullmatch, same))  # 3.1 and 3.10 may be chapters, and 7 and 007 codes
+        if value is not None and len(same) > 1 and not plain:
+            _logger.warning("%s: %s are different %s, but the same number", where, " and ".join(map(ascii, same)), what)
 
 
 def _key(texts: Texts) -> tuple[str, ...]:

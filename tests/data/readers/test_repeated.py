@@ -64,6 +64,11 @@ ALIKE = {
         ["a b", "a\u00a0b"],
         r"'a b' and 'a\xa0b' are different types; they differ only in blanks or signs that are not seen",
     ),
+    "numbers": (
+        ["1000", "1e3", "nan", "x1", "3.1", "3.10"],
+        "'1000' and '1e3' are different types, but the same number",
+    ),
+    "digits": (["1", "\uff11", "2"], r"'1' and '\uff11' are different types, but the same number"),
 }
 
 
