@@ -89,7 +89,7 @@ class MaskedText(TextFiles):
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the documents; the vocabulary is the processor's, that in `vocabulary`, or trained on the documents.
 
-        Raises: FileNotFoundError, DataError: when the file or the vocabulary cannot be read, there are too few
+        Raises: FileNotFoundError, DataError when the file or the vocabulary cannot be read, there are too few
         documents, or `vocabulary` differs from the processor's.
         """
         train, held_out = self._train_and_held_out()
@@ -353,8 +353,8 @@ class _Examples:
         """Start and end of sentences of another document, with `tokens` tokens, or fewer at its end, without its first
         sentence.
 
-        So does a following text never start a document, and mostly fill the room: otherwise titles and lengths would
-        reveal the answer.
+        A text that follows another never starts a document, and mostly fills the room. This text must do the same:
+        otherwise titles and lengths would reveal the answer.
         """
         documents = self._documents
         own_first = documents.bounds[document] - document

@@ -21,7 +21,7 @@ from jaxnlp.text.questions import Question
 def read_documents(path: Path) -> list[str]:
     """The lines of a file, one document each. Blank and very short lines are skipped; warnings count them.
 
-    Raises: FileNotFoundError, DataError: when it cannot be read, or naming a line with a special token.
+    Raises: FileNotFoundError, DataError when it cannot be read, or naming a line with a special token.
     """
     lines = _lines(path)
     for number, line in enumerate(lines, 1):
