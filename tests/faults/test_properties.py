@@ -52,6 +52,7 @@ def test_entities_are_those_of_their_labels_in_every_scheme(sentence, scheme):
         assert spans_of(convert(labels, find_scheme([labels]))) == spans
 
 
+@pytest.mark.thorough
 @hypothesis.given(rows=st.lists(st.tuples(TEXTS, TEXTS, TEXTS), min_size=1, max_size=5), comma=st.sampled_from(",;\t"))
 def test_a_table_is_read_as_csv_wrote_it_and_goes_out_with_all_its_cells(rows, comma, tmp_path_factory):
     file = tmp_path_factory.getbasetemp() / "table.csv"

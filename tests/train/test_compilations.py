@@ -97,6 +97,7 @@ def test_a_run_compiles_all_its_programs_at_its_start_in_threads(
     assert f"compiled {len(LENGTHS) + 2} programs in " in loud.file.getvalue()
 
 
+@pytest.mark.thorough
 def test_the_step_is_compiled_once_and_begun_before_the_initial_state(tiny_config, tmp_path, quick_fit, monkeypatch):
     order, programs = [], []
     compile_program, resume = AheadCompiler.compile, Checkpoints.resume

@@ -109,6 +109,7 @@ def test_crashed_and_continued_run_is_the_straight_run_bit_for_bit(straight, tmp
     assert rows(tmp_path) == rows(straight_workdir)
 
 
+@pytest.mark.thorough
 def test_seed_decides_parameters_dropout_and_data_order(tiny_config):
     first, second = (prepared(tiny_config(seed=seed)) for seed in (0, 1))
     assert not np.array_equal(*(state.params["head"]["kernel"] for _, state in (first, second)))
@@ -205,6 +206,7 @@ def test_prompt_that_cannot_be_continued_is_refused_before_the_first_step(tiny_c
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough
 def test_console_prints_the_announcement_as_plain_lines(tiny_config, tmp_path, quick_fit, stop_at, loud):
     with stop_at(2):
         quick_fit(tiny_config(), tmp_path, loud)
@@ -421,6 +423,7 @@ def test_one_state_is_in_memory_while_a_run_trains(tiny_config, quick_fit, stop_
     assert size <= seen[0] < 1.2 * size, (kind, seen[0], size)
 
 
+@pytest.mark.thorough
 def test_a_best_metric_that_is_declared_and_not_measured_is_named(tiny_config, quick_fit, tmp_path, monkeypatch):
     declared = LanguageModel.metrics
     monkeypatch.setattr(

@@ -42,6 +42,7 @@ def test_step_moves_down_the_gradient_of_the_mean_loss():
     np.testing.assert_allclose(metrics["grad_norm"], [norm, 1.0], rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_step_logs_the_loss_before_its_update():
     state, batch = initial_state(), make_batch()
     _, metrics = make_step(loss_fn=regression)(state, batch)

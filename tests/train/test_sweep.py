@@ -179,6 +179,7 @@ def test_results_are_there_after_each_run(tmp_path):
     assert seen[2] == ["finished", "finished", "not finished", "not finished"]
 
 
+@pytest.mark.thorough
 def test_a_folder_of_another_sweep_is_refused_before_anything_is_trained(tmp_path):
     runs = planned(tmp_path)
     sweep(runs[-1:], tmp_path, Trainer(runs))
@@ -310,6 +311,7 @@ def test_help_is_that_of_the_sweep_wherever_it_is_asked_for(capsys, words):
     assert "jaxnlp train RECIPE --help shows them" in " ".join(printed.split())
 
 
+@pytest.mark.thorough
 def test_a_sweep_at_once_trains_all_unfinished_runs_with_one_program(tmp_path, monkeypatch):
     runs = plan(SweepCommand("gpt_shakespeare_cpu", ["seed=0,1,2"], False, tmp_path, ["--total-steps", "4"], True))
     trained = []

@@ -188,6 +188,7 @@ def test_classes_of_tokens_on_a_base_without_a_head_are_read_with_the_heads_of_t
         torch.testing.assert_close(again.state_dict()[name], tensor, atol=1e-6, rtol=0)
 
 
+@pytest.mark.thorough
 def test_heads_and_embeddings_that_an_adapter_does_not_define_are_refused(tmp_path):
     encoder_folders.write_folder("bert", tmp_path / "base", "ForMaskedLM")  # its class of texts has a random pooler
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "base")
@@ -219,6 +220,7 @@ def test_a_vision_transformer_takes_an_adapter_although_its_modules_have_other_n
     np.testing.assert_allclose(found.model.apply({"params": found.params}, pixels), logits, atol=2e-5)
 
 
+@pytest.mark.thorough
 def test_embeddings_of_new_tokens_are_read_if_the_folder_has_their_config_and_tokenizer(base, tmp_path):
     tokenizer = transformers.AutoTokenizer.from_pretrained(base)
     model = transformers.AutoModelForCausalLM.from_pretrained(base)

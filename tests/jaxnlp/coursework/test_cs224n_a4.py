@@ -46,6 +46,7 @@ def test_encode_gives_outputs_of_both_directions_and_the_first_state_whatever_th
     jax.tree.map(np.testing.assert_array_equal, nmt.encode(other, LENGTHS), encoded)
 
 
+@pytest.mark.thorough
 def test_decode_gives_what_the_model_gives_the_output_layer(nmt, encoded, masks):
     run, (hiddens, states) = translator(), encoded
     found = nmt.decode(hiddens, masks, states, TARGET)
@@ -56,6 +57,7 @@ def test_decode_gives_what_the_model_gives_the_output_layer(nmt, encoded, masks)
     np.testing.assert_allclose(found, np.swapaxes(expected, 0, 1), atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_steps_are_those_of_decode_and_hide_padding(nmt, encoded, masks):
     (hiddens, state), run = encoded, translator()
     projected = nmt.att_projection(hiddens)

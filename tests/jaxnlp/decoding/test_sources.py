@@ -145,6 +145,7 @@ def test_sentences_of_a_batch_are_translated_like_each_one_separately(kind):
         np.testing.assert_allclose(alone.scores[0], whole.scores[row], atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_cache_with_little_room_gives_the_same():
     model, _, params, _ = translator()
     small = search(cache=cache_of(model, params, capacity=16), max_new_tokens=MOST)

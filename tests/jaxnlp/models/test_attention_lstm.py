@@ -203,6 +203,7 @@ def test_reading_step_by_step_equals_the_whole_forward_pass(variant):
         np.testing.assert_allclose(found[:, 0], expected[:, position], atol=2e-5)
 
 
+@pytest.mark.thorough
 def test_a_prefix_may_be_read_at_once_and_padded():
     model, params = model_of()
     cache, read = jax.jit(model.initial_cache)(params, SOURCE, MASK), forward(model, method="read")
@@ -241,6 +242,7 @@ def test_alignments_are_distributions_over_the_real_source():
     assert not found[np.broadcast_to(~MASK[:, None], found.shape)].any()
 
 
+@pytest.mark.thorough
 def test_other_rows_of_a_cache_keep_the_memory():
     model, params = model_of()
     cache = jax.jit(model.initial_cache)(params, SOURCE, MASK)

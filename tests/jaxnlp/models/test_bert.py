@@ -242,6 +242,7 @@ MODERN = dataclasses.replace(
 )
 
 
+@pytest.mark.thorough
 def test_local_layers_see_their_window_alone_and_each_token_has_the_layer_of_the_pooler():
     model, (tokens, _, _) = Bert(MODERN, VOCABULARY), batch()
     params = random_parameters(model, np.zeros((1, 1), np.int32), spread=0.5)

@@ -309,6 +309,7 @@ def test_heads_of_another_kind_are_not_used_and_a_note_says_so():
         assert note == f"the heads of earlier are not used, since its model.{next(iter(changes))} differs"
 
 
+@pytest.mark.thorough
 def test_scaled_embeddings_are_scaled(together):
     _, params, arrays = together
     scaled = dataclasses.replace(CONFIG, encoder=dataclasses.replace(ENCODER, scale_embeddings=True))

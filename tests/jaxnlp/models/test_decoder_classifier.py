@@ -29,6 +29,7 @@ def model():
     return made, random_parameters(made, TOKENS, MASK)
 
 
+@pytest.mark.thorough
 def test_padding_and_its_token_at_the_end_change_no_logits(model):
     made, params = model
     apply = jax.jit(made.apply)

@@ -382,6 +382,7 @@ def test_one_table_needs_one_vocabulary():
         dataclasses.replace(CONFIG, embeddings="shared").check(translating(SOURCE_SIZE, TARGET_SIZE))
 
 
+@pytest.mark.thorough
 def test_texts_beyond_the_context_are_refused_with_both_lengths():
     model, params = model_of()
     long = jnp.ones((3, 8), jnp.int32)

@@ -155,6 +155,7 @@ def test_patches_are_squares_of_pixels():
         np.testing.assert_array_equal(found[:, row, column], square.reshape(2, -1))
 
 
+@pytest.mark.thorough
 def test_positions_of_a_square_tell_row_and_column():
     found = np.asarray(sinusoidal_positions_2d(3, 8)).reshape(3, 3, 8)
     for place in range(3):

@@ -147,6 +147,7 @@ class Lifted(nn.Module):
         return [module(None, None)[1] for module in (*layers, *single)]
 
 
+@pytest.mark.thorough
 def test_modules_in_transformations_have_keys_of_their_own():
     keys = Lifted().apply({}, rngs={"dropout": KEY})
     words = np.concatenate([np.reshape(key, (-1, 2)) for key in keys])

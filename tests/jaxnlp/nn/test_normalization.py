@@ -36,6 +36,7 @@ def test_values_and_gradients_equal_those_of_flax(use_bias, leading):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found, expected)
 
 
+@pytest.mark.thorough
 def test_root_mean_squares_equal_those_of_flax():
     x, upstream = np.random.default_rng(1).normal(size=(2, 4, WIDTH)).astype(np.float32)
     params = random_params(use_bias=False)

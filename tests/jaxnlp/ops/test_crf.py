@@ -167,6 +167,7 @@ def test_scores_of_ten_thousand_keep_float32_values_and_gradients(what):
     np.testing.assert_allclose(ours[2].sum(-1), np.arange(40)[None] < lengths[:, None], atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_both_kinds_of_sums_agree_at_the_border_between_them():
     scores, labels, lengths, chain = random_case(3, 40, 5, seed=1, dtype=np.float32)
     spread = chain.transitions.max() - chain.transitions.min()
@@ -178,6 +179,7 @@ def test_both_kinds_of_sums_agree_at_the_border_between_them():
     chex.assert_trees_all_close(found(0.9999), found(1.0001), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.thorough
 def test_minus_infinity_forbids_a_transition():
     scores, labels, lengths, chain = random_case(2, 4, 3, seed=4)
     labels = np.array([[0, 1, 2, 1], [0, 1, 2, 0]])

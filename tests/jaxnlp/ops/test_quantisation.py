@@ -10,6 +10,7 @@ from jaxnlp.ops.quantisation import FEW_ROWS, quantised_rows, quantised_scores
 MATRIX = np.random.default_rng(0).normal(size=(5, 33)).astype(np.float32)
 
 
+@pytest.mark.thorough
 def test_no_weight_changes_by_more_than_half_a_scale():
     rows = quantised_rows(MATRIX)
     np.testing.assert_allclose(rows.scales, np.abs(MATRIX).max(axis=1) / 127, rtol=1e-6)

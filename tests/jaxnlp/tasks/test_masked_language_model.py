@@ -140,6 +140,7 @@ def test_padding_rows_change_nothing_but_the_number_of_positions():
     chex.assert_trees_all_close((loss, metrics, gradient), expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_positions_that_are_not_predicted_change_nothing():
     held = batch()
     expected = step(held, None)

@@ -98,6 +98,7 @@ def test_a_blank_that_is_not_a_token_is_unknown_or_the_bytes_of_its_sign(tmp_pat
     assert_equal(path, [*TEXTS, "\u2581", " a", *(random_text(generator) for _ in range(100))])
 
 
+@pytest.mark.thorough
 def test_rounding_decides_between_equal_sums_as_in_the_package(tmp_path):
     options = {"model_type": "unigram", "vocab_size": 200, "allow_whitespace_only_pieces": True}
     generator = random.Random(0)

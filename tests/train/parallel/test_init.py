@@ -140,6 +140,7 @@ def test_an_unknown_mode_is_refused_with_those_that_there_are():
         make_parallel("fsd")
 
 
+@pytest.mark.thorough
 def test_accumulation_with_dropout_draws_other_masks_but_counts_the_same_tokens():
     _, whole, _ = train("jit", 1, 1)
     _, cut, _ = train("jit", 1, 3)

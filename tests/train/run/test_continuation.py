@@ -221,6 +221,7 @@ def test_a_run_that_was_killed_during_its_first_save_begins_again_whatever_it_ha
     check_folder(run, finished[1])
 
 
+@pytest.mark.thorough
 def test_a_run_is_not_made_shorter_than_it_has_trained(tiny_config, tmp_path, quick_fit):
     config = update(tiny_config(total_steps=2), **{"optimizer.schedule": "constant"})
     quick_fit(config, tmp_path)

@@ -106,6 +106,7 @@ def test_rows_that_carry_state_are_neither_split_over_odd_devices_nor_accumulate
         set_up(begin(streams(accumulation_steps=2)))
 
 
+@pytest.mark.thorough
 def test_the_step_uses_the_schedule_of_the_config(tiny_config):
     changes = {"optimizer.schedule": Constant(), "optimizer.learning_rate": 0.125}
     setup = set_up(begin(tiny_config(ema_decay=0.9, **changes)))

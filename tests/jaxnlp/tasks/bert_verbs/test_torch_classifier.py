@@ -117,6 +117,7 @@ def test_transformers_adds_no_random_head_to_heads_that_it_does_not_have(
         transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out", trust_remote_code=True)
 
 
+@pytest.mark.thorough
 def test_sentence_transformers_computes_the_vectors_of_an_exported_classifier(make_classifier, tmp_path):
     trained = make_classifier(pooling="weightedmean")
     Export(tmp_path / "out")(trained)

@@ -62,6 +62,7 @@ def test_a_classifier_has_the_logits_of_transformers_and_its_export_equal_bits(f
     jax.tree.map(np.testing.assert_array_equal, params, run.params)
 
 
+@pytest.mark.thorough
 def test_a_folder_without_a_padding_token_reads_the_last_token_and_a_head_of_one_output_a_number(tmp_path):
     decoder_folders.write_folder(tmp_path, KIND, "gpt2", num_labels=1)
     run = jaxnlp.load_pretrained(tmp_path)

@@ -99,6 +99,7 @@ def test_what_is_no_input_of_the_model_is_refused(text_run):
         trained.predict("a", resize=True)
 
 
+@pytest.mark.thorough
 def test_a_trained_run_predicts_the_same_after_its_export(text_run, tmp_path, capsys):
     run = jaxnlp.load_run(text_run("class"))
     assert run.model.config.pooling == "mean"

@@ -20,6 +20,7 @@ def test_the_given_rows_are_kept_and_the_others_are_the_most_probable_ones(train
     np.testing.assert_array_equal(found, PALETTE.decode(np.array([ids])))
 
 
+@pytest.mark.thorough
 def test_completions_differ_and_depend_only_on_the_seed(trained):
     first, again, other = (trained.generate(IMAGES[1], num_samples=6, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
@@ -28,6 +29,7 @@ def test_completions_differ_and_depend_only_on_the_seed(trained):
     assert set(first.ravel()) <= {0, 80, 160, 255}
 
 
+@pytest.mark.thorough
 def test_a_list_of_images_has_completions_of_each_and_no_image_has_new_ones(trained):
     assert trained.generate([IMAGES[0], Image.fromarray(IMAGES[1, ..., 0])], num_samples=3).shape == (2, 3, 4, 4, 1)
     assert trained.generate(num_samples=3).shape == (3, 4, 4, 1)

@@ -166,6 +166,7 @@ def test_a_run_that_lacks_a_file_is_named_without_a_traceback(finished_run, tmp_
     assert re.fullmatch(f"error: .*{re.escape(str(copy))}.*\n", err)
 
 
+@pytest.mark.thorough
 def test_without_a_prompt_a_model_of_texts_without_line_breaks_starts_with_a_character_of_theirs(finished_run, capsys):
     trained = load_run(finished_run.folder)
     letters = CharacterVocabulary("abcdefghijklmnop"[: trained.processor.size])

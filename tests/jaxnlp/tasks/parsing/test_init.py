@@ -103,6 +103,7 @@ def test_sentences_of_a_file_are_parsed_printed_and_drawn(run, treebank, tmp_pat
     assert page.read_text(encoding="utf-8").count('<div class="scroll">') == 30
 
 
+@pytest.mark.thorough
 def test_json_has_an_object_a_sentence(run, treebank, capsys):
     assert jaxnlp_main(["parse", str(run), "--conllu", str(treebank), "--json"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -160,6 +161,7 @@ def test_a_sentence_that_is_too_long_has_no_tree_and_the_others_have_theirs(run,
     assert error.count("line 1, sentence long: a sentence of 40 words") == 1
 
 
+@pytest.mark.thorough
 def test_the_trees_of_the_file_need_not_be_right(run, tmp_path, capsys):
     path, out = tmp_path / "in.conllu", tmp_path / "out.conllu"
     path.write_text(written([sentence_of(["Anna", "sleeps"], ["PROPN", "VERB"], (2, 1), ["dep", "dep"])]))

@@ -34,6 +34,7 @@ def test_each_question_has_a_line(trained, tmp_path, capsys):
     assert capsys.readouterr().out == printed
 
 
+@pytest.mark.thorough
 def test_files_of_the_assignment_are_read_with_and_without_places(trained, tmp_path, capsys):
     Predict(texts=("a?", "bad?"))(trained)
     printed = capsys.readouterr().out

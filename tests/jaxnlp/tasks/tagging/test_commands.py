@@ -103,6 +103,7 @@ def long_word(monkeypatch):
     monkeypatch.setattr("jaxnlp.text.word_inputs.WordInputs.problem", problem)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("long_word")
 def test_a_text_with_a_word_that_is_too_long_is_reported_and_the_others_are_labelled(run, trained, tmp_path, capsys):
     path, page = tmp_path / "texts.txt", tmp_path / "page.html"
