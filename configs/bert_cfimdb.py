@@ -2,7 +2,7 @@
 
 Source: CS224N, default final project (minBERT), part 1; counterfactually augmented reviews of IMDb: each has a
 copy with the opposite sentiment and few changed words.
-Cost: 17 minutes on two CPU cores without bfloat16 instructions, 8 on busy ones with them, from all-MiniLM-L6-v2.
+Cost: 17 minutes on two CPU cores without bfloat16 instructions, 9 to 11 on busy ones with them, from all-MiniLM-L6-v2.
 Expect: 93% accuracy on the development set, the mean of three seeds.
 Command: jaxnlp train bert_cfimdb --workdir runs/bert_cfimdb
 """

@@ -4,7 +4,7 @@ Source: CS224N, default final project (minBERT), part 1: dropout and a linear la
 fine-tuned; bert_sst_frozen does not train the encoder.
 Differs: against memorisation of the 8,544 sentences, a fifth of the tokens is hidden in training, labels are smoothed,
 and the moving average of the parameters is evaluated.
-Cost: 12 minutes on two CPU cores without bfloat16 instructions, 3 with them, from all-MiniLM-L6-v2.
+Cost: 12 minutes on two CPU cores without bfloat16 instructions, 3 to 7 with them, from all-MiniLM-L6-v2.
 Expect: 49.1% accuracy on the development set with bfloat16 products, the mean of three seeds.
 Command: jaxnlp train bert_sst --workdir runs/bert_sst
 """

@@ -3,8 +3,8 @@
 Source: karpathy/nanoGPT, config/train_shakespeare_char.py: 6 layers, 6 heads, width 384, context 256, batch 64, 5,000
 steps, dropout 0.2; best validation loss 1.4697 in 3 minutes on an A100.
 Differs: the loss is over the whole validation split, not over random windows of it.
-Cost: minutes on one GPU; about five hours on two CPU cores.
-Expect: validation loss 1.47 or lower; see docs/results/gpt_shakespeare.json once it has been measured.
+Cost: not measured on a GPU; about five hours on two CPU cores.
+Expect: not measured yet; nanoGPT has 1.4697.
 Command: jaxnlp train gpt_shakespeare --workdir runs/gpt_shakespeare
 """
 

@@ -1,7 +1,7 @@
 """A BiLSTM that finds birth places in texts about invented people, and questions that a text does not answer.
 
 Source: Chen et al. 2017, section 3.2, for the BiLSTM and for the feature of tokens that are also in the question.
-Cost: a minute on two CPU cores.
+Cost: 1 to 2 minutes on two busy CPU cores.
 Expect: F1 above 0.99 of questions about held-out people in held-out places.
 Command: jaxnlp train invented_people_qa --workdir runs/invented_people_qa
 """

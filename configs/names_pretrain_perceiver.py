@@ -2,7 +2,7 @@
 
 Source: CS224N assignment 5 for task and model. Differs: as names_pretrain, with 32 latents at the first positions.
 With --model.latent-placement along the latents are spread over the whole context.
-Cost: 20 to 30 minutes on two CPU cores.
+Cost: 17 minutes on two CPU cores, 26 with --model.latent-placement along.
 Expect: see docs/results/names_pretrain-perceiver.json.
 Command: jaxnlp train names_pretrain_perceiver --workdir runs/names_pretrain_perceiver
 """

@@ -2,7 +2,7 @@
 
 Source: CS224N assignment 5 for task and model. Differs: as names_pretrain, with attention weights computed without dot
 products.
-Cost: 20 to 30 minutes on two CPU cores.
+Cost: 92 minutes on one CPU core without bfloat16 instructions.
 Expect: see docs/results/names_pretrain-synthesizer.json.
 Command: jaxnlp train names_pretrain_synthesizer --workdir runs/names_pretrain_synthesizer
 """

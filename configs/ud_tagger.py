@@ -1,8 +1,8 @@
 """Parts of speech of UD English EWT, which a dependency parser reads, by BiLSTM-CRF with a character CNN.
 
 Source: Ma and Hovy 2016. Differs: Universal POS tags, no pretrained vectors, AdamW.
-Cost: 10 minutes on two CPU cores.
-Expect: accuracy of 0.94 on the development set.
+Cost: 15 minutes on one CPU core of a busy machine.
+Expect: accuracy of 0.943 on the development set with --model.word-dropout-rate 0.1; not measured with the present 0.3.
 Command: jaxnlp train ud_tagger --workdir runs/ud_tagger
 """
 
