@@ -186,7 +186,7 @@ def test_a_verb_is_given_the_further_models_that_it_names(finished_run, monkeypa
             calls.append((trained.folder, other and other.folder))
 
     calls, folder = [], finished_run.folder
-    monkeypatch.setattr(LanguageModel, "commands", lambda self: {"contrast": Contrast})
+    monkeypatch.setattr(LanguageModel, "commands", {"contrast": Contrast})
     assert main(["contrast", str(folder)]) == 0
     assert main(["contrast", str(folder), "--other", str(folder)]) == 0
     assert calls == [(folder, None), (folder, folder)]

@@ -147,7 +147,6 @@ def test_newest_and_best_are_kept_and_no_others(tmp_path):
     assert steps_on_disk(tmp_path) == [2, 4, 5]
 
 
-@pytest.mark.thorough
 def test_best_among_the_newest_takes_no_extra_place(tmp_path):
     save(tmp_path, [1, 2, 3, 4], keep=2, losses={1: 4.0, 2: 3.0, 3: 2.0, 4: 1.0})
     assert steps_on_disk(tmp_path) == [3, 4]
@@ -351,7 +350,6 @@ def test_a_kill_while_an_older_checkpoint_is_deleted_does_no_harm(run, caplog, l
     assert_restored(restore(run), 4)
 
 
-@pytest.mark.thorough
 def test_same_step_damaged_twice_is_set_aside_twice(run):
     for _ in range(2):
         flip(PARTS["parameters"](run / "checkpoints" / "3"))
@@ -395,7 +393,6 @@ def test_a_copy_of_another_step_is_set_aside(run):
     assert steps_on_disk(run) == [1, 2]
 
 
-@pytest.mark.thorough
 def test_a_tie_of_the_score_is_broken_by_the_loss_and_nan_is_worst(tmp_path):
     pairs = {1: (0.5, 2.0), 2: (0.5, 1.0), 3: (float("nan"), 0.1), 4: (0.5, float("nan")), 5: (0.1, 0.1)}
     with Checkpoints(tmp_path, keep=1) as checkpoints:
