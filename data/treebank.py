@@ -258,7 +258,7 @@ def _read(path: Path, *, trees: bool | None, encoding: str = UTF_8) -> list[Tree
 
     Args:
       path: the file.
-      trees: whether each must have a tree; None = all or none.
+      trees: whether they must have trees; None = all or none. Sentences without a tree among others are skipped.
       encoding: of the file.
 
     Raises: FileNotFoundError, DataError.
@@ -268,7 +268,10 @@ def _read(path: Path, *, trees: bool | None, encoding: str = UTF_8) -> list[Tree
     warn_of_skipped(path, lines, len(sentences), "sentences", "without words")
     sentences = [sentence for sentence in sentences if sentence.words]
     without = [sentence for sentence in sentences if sentence.heads is None]
-    if without and (trees or len(without) < len(sentences)):
+    if len(without) < len(sentences):
+        warn_of_skipped(path, [sentence.line for sentence in without], len(sentences), "sentences", "without a tree")
+        return [sentence for sentence in sentences if sentence.heads is not None]
+    if without and trees:
         raise DataError(f"{without[0].where}: no tree; expected HEAD and DEPREL of each word")
     return sentences
 

@@ -154,8 +154,16 @@ def _conllu_sentences(
             continue
         found = [getattr(sentence, name) for name in names]
         labels = tuple(zip(*found, strict=True)) if several else found[0]
-        if not given or any(UNSPECIFIED in one for one, name in zip(found, names, strict=True) if name != "feats"):
+        lacking: list[str] = [
+            name for one, name in zip(found, names, strict=True) if name != "feats" and UNSPECIFIED in one
+        ]
+        lacking += () if given else ("feats",)
+        if lacking:
             labels = None
+        if len(lacking) < len(names) and lacking:
+            counts.add_sentence(
+                f"without {', '.join(lacking)} of each word", f"sentence {number}, line {sentence.line}"
+            )
         numbered = enumerate(sentence.lines, sentence.line)
         lines = tuple(line_number for line_number, line in numbered if line.split("\t")[0].isdecimal())
         yield RawSentence(lines, number, sentence.words, labels, sentence if several else None)

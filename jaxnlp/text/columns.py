@@ -12,6 +12,7 @@ These lines have no word:
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from jaxnlp.corpus import DataError
@@ -141,9 +142,9 @@ def parse_columns(text: str, file: str) -> ColumnFile:
     width = len(_fields(lines[first - 1], tabs))
     sentences = list(_sentences(lines, file, first, width, tabs=tabs))
     numbered = _numbered(sentences)
-    return ColumnFile(
-        lines, "\t" if tabs else " ", width, numbered or sentences, any(len(one.rows) > 1 for one in numbered)
-    )
+    # A file of numbers from 1, one in each sentence, may also have words that are numbers.
+    has_numbers = any(len(one.rows) > 1 for one in numbered) or (numbered and ".conllu" in Path(file).suffixes)
+    return ColumnFile(lines, "\t" if tabs else " ", width, numbered or sentences, bool(has_numbers))
 
 
 def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: bool) -> Iterator[ColumnSentence]:

@@ -52,8 +52,8 @@ class Predict(Command):
     """A file of columns, a word a line and an empty line after each sentence; - = standard input. Its lines are printed
     with the predicted label as a further column, which is O in lines between documents. Labels are in the scheme of the
     last column's labels, such as BIO, if it has any; otherwise in the training scheme."""
-    word_column: int = 0
-    """Column of the word in the file of --conll, from 0."""
+    word_column: int | None = None
+    """Column of the word in the file of --conll, from 0; None = that of the training file."""
     conllu: Path | None = None
     """A CoNLL-U file; - = standard input. It is printed with the predicted tags in the columns UPOS, XPOS and FEATS;
     all else stays."""
@@ -76,7 +76,9 @@ class Predict(Command):
         if one.processor.parts and (self.conll is not None or self.html is not None):
             parts = ", ".join(one.processor.by_part)
             raise ValueError(f"--conll and --html show one kind of tags: choose one with --part: {parts}")
-        if (self.word_column and self.conll is None) or (self.out is not None and self.conll is self.conllu):
+        if (self.word_column is not None and self.conll is None) or (
+            self.out is not None and self.conll is self.conllu
+        ):
             raise ValueError("--out and --word-column apply only to --conll, and --out to --conllu")
         if self.conll is not None or self.conllu is not None:
             if self.inputs or self.file is not None or self.json or self.html is not None:
@@ -149,7 +151,8 @@ class Predict(Command):
                 f"RUN --file {file} --predictions OUT reads JSON, too"
             )
         columns = parse_columns(text, file)
-        words = columns.words(self.word_column, file)
+        of_training = (trained.config or {}).get("data", {}).get("word_column", 0)
+        words = columns.words(of_training if self.word_column is None else self.word_column, file)
         if trained.processor.unit == "characters":
             words = without_positions(words)
         for sentence, row in zip(columns.sentences, words, strict=True):

@@ -96,7 +96,9 @@ def test_tags_of_several_columns_are_a_tuple_of_each_word(write):
     assert sentence.labels == (("VBP", "Mood=Ind"), ("RB", "_"))
     assert written([sentence.source]) == text
     without = write(text.replace("Mood=Ind", "_"), "x.conllu")
-    assert read_tagged(without, columns=several, labelled=None).sentences[0].labels is None
+    read = read_tagged(without, columns=several, labelled=None)
+    assert read.sentences[0].labels is None
+    assert read.counts.notes() == ("1 sentence is without feats of each word (first: sentence 1, line 1)",)
     with pytest.raises(DataError, match=r"got none; every word needs xpos, feats: choose those that .* --data\.tags"):
         read_tagged(without, columns=several)
     with pytest.raises(DataError, match=r"x\.txt: only CoNLL-U has xpos, feats; give a \.conllu file"):

@@ -112,6 +112,9 @@ def test_a_value_with_a_blank_stays_one_column():
 def test_numbers_of_words_are_no_words():
     columns = parse_columns("1 Ann X\n2 sees Y\n\n1 Bob X\n", "file")
     assert columns.words(1, "file") == [("Ann", "sees"), ("Bob",)]
+    with pytest.raises(DataError, match=r"x.conllu: column 0 numbers the words"):
+        parse_columns("1\tAnn\n\n1\tBob\n", "x.conllu").words(0, "x.conllu")
+    assert parse_columns("1\tAnn\n\n1\tBob\n", "file").words(0, "file") == [("1",), ("1",)]
     with pytest.raises(DataError, match=r"file: column 0 numbers the words; choose .* --data.word-column"):
         columns.words(0, "file")
     assert parse_columns("1 X\n\n1 Y\n", "file").words(0, "file") == [("1",), ("1",)]

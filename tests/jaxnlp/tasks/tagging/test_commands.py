@@ -75,6 +75,16 @@ def test_files_of_columns_get_a_further_column(run, tmp_path, capsys, on_standar
     assert capsys.readouterr().out == "Anna\tPROPN\tS-PER\nsleeps\tVERB\tO\n"
 
 
+def test_the_column_of_the_words_is_that_of_the_training_file(trained, tmp_path, capsys):
+    path = tmp_path / "x.tsv"
+    path.write_text("doc0\tAnna\tB-PER\ndoc0\tsleeps\tO\n")
+    of_run = dataclasses.replace(trained, config={"data": {"word_column": 1}})
+    Predict(conll=path)(of_run)
+    assert capsys.readouterr().out == "doc0\tAnna\tB-PER\tB-PER\ndoc0\tsleeps\tO\tO\n"
+    Predict(conll=path, word_column=0)(of_run)
+    assert capsys.readouterr().out.startswith("doc0\tAnna\tB-PER\tO\n")
+
+
 def test_a_model_of_characters_reads_a_file_with_their_positions(trained, tmp_path, monkeypatch, capsys):
     read = []
     label = lambda trained, words: read.extend(words) or [Labelled(["O"] * len(row), []) for row in words]  # noqa: E731
