@@ -24,6 +24,7 @@ from data.readers.tagged_files import FileFormat, TagColumns, TaggedFile, TagSet
 from data.readers.tagged_summary import summary
 from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import BatchSize, Count, Natural, PieceCount, UserPath
+from jaxnlp.corpus import SourceRows
 from jaxnlp.text import most_frequent
 from jaxnlp.text.columns import position
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, encoder_vocabulary
@@ -212,7 +213,19 @@ class TaggedSentences(SplitFiles):
             if scheme == "none":
                 scheme = "bio"  # so that the message names the first label that is not an entity label
         check_labels(file, scheme)
-        rows = self._rows(file, processor, scheme)
+        whole = self._scored(file, file.sentences, processor, scheme)
+        if not file.unlabelled:
+            return whole
+        others = self._scored(file._replace(counts=Counts()), file.unlabelled, processor, scheme)
+        every = sorted([*file.sentences, *file.unlabelled], key=lambda one: one.number)
+        others = dataclasses.replace(others, source=_source(every, others))
+        return dataclasses.replace(whole, source=_source(every, whole), unlabelled=others)
+
+    def _scored(
+        self, file: TaggedFile, sentences: Sequence[RawSentence], processor: TaggerProcessor, scheme: Scheme
+    ) -> Split[TaggedSentence]:
+        """Some sentences of a file as a split."""
+        rows = self._rows(file._replace(sentences=list(sentences)), processor, scheme)
         encoded = list(map(processor.encode, rows))
         return self._split(rows, encoded, self._buckets(encoded, processor), file.counts)
 
@@ -324,7 +337,7 @@ class TaggedSentences(SplitFiles):
 
     def _rows(self, file: TaggedFile, processor: TaggerProcessor, scheme: Scheme) -> list[TaggedSentence]:
         """Sentences with the labels of the model; splits long ones and counts them in `file.counts`."""
-        name, sentences, counts = file
+        name, sentences, counts, _ = file
         rows = []
         for one in sentences:
             labels, written_in = one.labels, None
@@ -381,6 +394,13 @@ class TaggedSentences(SplitFiles):
             scored=all(one.labels is not None for one in sentences),
             notes=counts.notes(),
         )
+
+
+def _source(every: Sequence[RawSentence], split: Split[TaggedSentence]) -> SourceRows:
+    """The sentences of a file as its rows: a cell is a word, or a line of CoNLL-U. Args: split: some of them."""
+    index_of = {str(one.number): index for index, one in enumerate(every)}
+    cells = [one.words if one.source is None else one.source.lines for one in every]
+    return SourceRows([index_of[one.name.partition(".")[0]] for one in split.examples], [*index_of], (), cells)
 
 
 def _types(sentences: Sequence[RawSentence], scheme: Scheme) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Files of labelled sentences: columns (CoNLL files, files of characters), JSON of annotation tools, and CoNLL-U."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -47,11 +47,13 @@ class TaggedFile(NamedTuple):
       name: of the file, for messages.
       sentences: the sentences.
       counts: of skipped sentences.
+      unlabelled: sentences without labels, where the others have labels and these are optional.
     """
 
     name: str
     sentences: list[RawSentence]
     counts: Counts
+    unlabelled: Sequence[RawSentence] = ()
 
 
 def tagged_format(path: Path, text: str) -> FileFormat:
@@ -73,7 +75,7 @@ def read_tagged(
 ) -> TaggedFile:
     """The sentences of a file.
 
-    If some sentences have a label of each word, all others are skipped and counted.
+    If some sentences have a label of each word, all others are counted, and skipped where labels are required.
 
     Args:
       path: the file; decompressed if its name ends in .gz.
@@ -101,9 +103,10 @@ def read_tagged(
     without = [one for one in sentences if one.labels is None]
     if len(without) < len(sentences):
         for one in without:
-            where = f"sentence {one.number}, line {one.line}"
-            counts.add_sentence("without a label of each word and skipped", where)
-        sentences, without = [one for one in sentences if one.labels is not None], []
+            where, fate = f"sentence {one.number}, line {one.line}", "skipped" if labelled else "not scored"
+            counts.add_sentence(f"without a label of each word and {fate}", where)
+        with_labels = [one for one in sentences if one.labels is not None]
+        return TaggedFile(str(path), with_labels, counts, () if labelled else without)
     if without and labelled:
         commas = format == "columns" and all("," in word for word in without[0].words)
         hint = "; write tabs between the columns, not commas" if commas else ""

@@ -8,13 +8,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxnlp.corpus import SourceRows
 from jaxnlp.ops.crf import Chain
 from jaxnlp.pages.content import HeatMap
 from jaxnlp.targets import of_part
 from jaxnlp.tasks import Evaluation, Evaluator, Scoring, Section
 from jaxnlp.tasks.tagging import scores as tagging_scores
 from jaxnlp.tasks.tagging.inference import best_labels, decoding_chain, named
-from jaxnlp.text.conllu import sentence_of, written
+from jaxnlp.text.conllu import UNSPECIFIED, sentence_of, written
 from jaxnlp.text.tag_schemes import convert
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 from jaxnlp.typing import Batch, Params
@@ -45,9 +46,9 @@ class Validation(Evaluator):
         ]
         examples, predicted = whole_sentences(examples, predicted)
         if processor.parts:
-            files = {"predictions.conllu": conllu(processor, examples, predicted)}
+            files = {"predictions.conllu": conllu(processor, examples, predicted, scoring.split.source)}
         else:
-            files = {"predictions.conll": conll(examples, predicted)}
+            files = {"predictions.conll": conll(examples, predicted, scoring.split.source)}
         if not scoring.split.scored:
             return Evaluation({}, files)
         metrics, sections = scoring.sums(), list[Section]()
@@ -84,28 +85,51 @@ def whole_sentences(
     return wholes, labels
 
 
-def conll(examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[Any]]) -> str:
+def conll(
+    examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[Any]], source: SourceRows | None = None
+) -> str:
     """Sentences as columns separated by tabs: the word, its label if known, and the predicted label.
 
-    Labels are in the scheme of the sentence's file, if known.
+    Labels are in the scheme of the sentence's file, if known. In a file with other sentences too, `source`, these have
+    empty lines, and a label that is not known is _.
     """
     sentences = []
     for one, labels in zip(examples, predicted, strict=True):
         rows = [labels] if one.labels is None else [one.labels, labels]
         if one.scheme is not None:
             rows = [convert(row, one.scheme) for row in rows]
+        if one.labels is None and source is not None:
+            rows = [(UNSPECIFIED,) * len(labels), *rows]
         sentences.append("".join("\t".join(row) + "\n" for row in zip(one.words, *rows, strict=True)))
-    return "\n".join(sentences)
+    return "\n".join(_in_places(examples, sentences, source))
 
 
-def conllu(processor: TaggerProcessor, examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[Any]]) -> str:
-    """Sentences of CoNLL-U with the predicted tags of all parts. Multiword tokens, empty nodes and comments stay."""
-    return written(
-        [
-            (one.source or sentence_of(one.words, name=one.name)).with_tags(processor.divide(labels))
-            for one, labels in zip(examples, predicted, strict=True)
-        ]
-    )
+def conllu(
+    processor: TaggerProcessor,
+    examples: Sequence[TaggedSentence],
+    predicted: Sequence[Sequence[Any]],
+    source: SourceRows | None = None,
+) -> str:
+    """Sentences of CoNLL-U with the predicted tags of all parts. Multiword tokens, empty nodes and comments stay.
+
+    Args: source: as for `conll`.
+    """
+    sentences = [
+        written([(one.source or sentence_of(one.words, name=one.name)).with_tags(processor.divide(labels))])
+        for one, labels in zip(examples, predicted, strict=True)
+    ]
+    return "".join(_in_places(examples, sentences, source, end="\n"))
+
+
+def _in_places(
+    examples: Sequence[TaggedSentence], texts: Sequence[str], source: SourceRows | None, end: str = ""
+) -> Sequence[str]:
+    """The text of each sentence; in a file with other sentences too, these have as many empty lines."""
+    if source is None:
+        return texts
+    text_of = {one.name: text for one, text in zip(examples, texts, strict=True)}
+    rows = zip(source.names, source.cells, strict=True)
+    return [text_of.get(name, "\n" * len(cells) + end) for name, cells in rows]
 
 
 def _learnt(scoring: Scoring, part: str, processor: TaggerProcessor) -> list[Section]:

@@ -152,4 +152,5 @@ def test_sentences_without_a_label_of_each_word_stop_no_others(write):
     rows = '{"words": ["a"], "labels": ["O"]}\n{"words": ["b"]}'
     file = read_tagged(write(rows, "x.json"), labelled=None)
     assert [one.words for one in file.sentences] == [("a",)]
-    assert file.counts.notes()[0].startswith("1 sentence is without a label")
+    assert [one.words for one in file.unlabelled] == [("b",)]
+    assert file.counts.notes()[0].startswith("1 sentence is without a label of each word and not scored")

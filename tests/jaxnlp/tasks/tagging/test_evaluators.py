@@ -62,3 +62,19 @@ def test_files_with_labels_are_scored_and_without_are_predicted(run, tmp_path, c
     path.write_text("Anna\nvisits\nNew\nYork\n.\n")
     assert main([str(run), "--file", str(path), "--predictions", str(out)]) == 0
     assert out.read_text().splitlines()[2:4] == ["New\tB-LOC", "York\tE-LOC"]
+
+
+def test_sentences_without_labels_are_predicted_in_their_places_and_not_scored(run, tmp_path, capsys):
+    path, out = tmp_path / "x.jsonl", tmp_path / "out.conll"
+    first, second = '{"words": ["Anna", "sleeps"], "labels": ["B-PER", "O"]}', '{"words": ["Oslo"]}'
+    path.write_text("\n".join([second, first, second, '{"words": []}', first]) + "\n")
+    assert main([str(run), "--file", str(path), "--predictions", str(out)]) == 0
+    assert "(4 words)" in capsys.readouterr().out
+    sentences = [[line.split("\t") for line in block.splitlines()] for block in out.read_text().split("\n\n")]
+    assert [[row[:2] for row in rows] for rows in sentences] == [
+        [["Oslo", "_"]],
+        [["Anna", "B-PER"], ["sleeps", "O"]],
+        [["Oslo", "_"]],
+        [["Anna", "B-PER"], ["sleeps", "O"]],
+    ]
+    assert {len(row) for rows in sentences for row in rows} == {3}

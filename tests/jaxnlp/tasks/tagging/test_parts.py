@@ -224,6 +224,14 @@ def test_files_are_scored_and_predicted_as_conllu(run, files, tmp_path, capsys, 
     assert evaluate([str(run), "--file", str(path), "--predictions", str(out)]) == 0
     (found,) = parse_conllu(out.read_text(), "out", trees=False)
     assert (found.upos[0], found.feats[0]) == ("PROPN", "Case=Up")
+    without = path.read_text()
+    path.write_text(f"# first\n{without}\n{text}")
+    caplog.clear()
+    assert evaluate([str(run), "--file", str(path), "--predictions", str(out)]) == 0
+    assert "1 sentence is without a label of each word and not scored" in caplog.text
+    capsys.readouterr()
+    assert main(["predict", str(run), "--conllu", str(path)]) == 0
+    assert capsys.readouterr().out == out.read_text()
 
 
 @pytest.mark.thorough
