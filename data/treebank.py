@@ -19,6 +19,7 @@ from data.readers.held_out import SplitFiles, held_out_note, hold_out
 from data.readers.repeated import repeated_notes, warn_of_alike
 from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import BatchSize, BatchTokens, Count, PieceCount, UserPath
+from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.text.conllu import UNSPECIFIED, TreeSentence, parse_conllu, sentence_of
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, encoder_vocabulary
@@ -162,7 +163,24 @@ class Treebank(SplitFiles):
     def read_file(self, path: Path, processor: Any) -> Split:
         """A CoNLL-U file, with or without trees. Raises: FileNotFoundError, DataError."""
         processor = require_processor(processor, ParserProcessor)
-        sentences = _read(path, trees=None, encoding=self.encoding)
+        sentences = _with_words(path, self.encoding)
+        with_trees = [sentence.heads is not None for sentence in sentences]
+        if all(with_trees) or not any(with_trees):
+            return self._scored(sentences, processor)
+        lines = [one.line for one in sentences if one.heads is None]
+        warn_of_skipped(path, lines, len(sentences), "sentences", "without a tree", "not scored")
+        kinds = [[index for index, has in enumerate(with_trees) if has == tree] for tree in (True, False)]
+        names, cells = [str(number) for number in range(1, len(sentences) + 1)], [one.lines for one in sentences]
+        whole, others = (
+            dataclasses.replace(
+                self._scored([sentences[index] for index in indices], processor),
+                source=SourceRows(indices, names, (), cells),
+            )
+            for indices in kinds
+        )
+        return dataclasses.replace(whole, unlabelled=others)
+
+    def _scored(self, sentences: list[TreeSentence], processor: ParserProcessor) -> Split[TreeSentence]:
         trees = [self._derived(sentence, processor) for sentence in sentences]
         lengths = [tree_length(processor, tree) for tree in trees]
         return self._split(sentences, trees, processor, self.shapes(lengths, max(lengths), processor))
@@ -174,9 +192,9 @@ class Treebank(SplitFiles):
         if self.source == "ud_en_ewt":
             holds = " and ".join(EWT_FILES.values())
             folder = locate_folder("ud_en_ewt", self.path, holds=holds, otherwise=OWN_FILES)
-            return {name: _read(folder / file, trees=True) for name, file in EWT_FILES.items()}
+            return {name: _read(folder / file) for name, file in EWT_FILES.items()}
         files = self.given_files()
-        splits = {name: _read(file, trees=True, encoding=self.encoding) for name, file in files.items()}
+        splits = {name: _read(file, self.encoding) for name, file in files.items()}
         if "validation" not in splits:
             train, held_out = hold_out(splits["train"], str(self.train))
             # Long sentences go back to training, which leaves them out; in a validation split they would be an error.
@@ -253,27 +271,22 @@ def _tokenizer(given: Any) -> EncoderVocabulary | None:
     return None if vocabulary is None else require_processor(vocabulary, EncoderVocabulary)
 
 
-def _read(path: Path, *, trees: bool | None, encoding: str = UTF_8) -> list[TreeSentence]:
-    """The sentences of a file that have words; a warning counts the others.
+def _read(path: Path, encoding: str = UTF_8) -> list[TreeSentence]:
+    """The sentences of a file that have trees; warnings count the others. Raises: FileNotFoundError, DataError."""
+    sentences = _with_words(path, encoding)
+    without = [sentence for sentence in sentences if sentence.heads is None]
+    if len(without) == len(sentences):
+        raise DataError(f"{without[0].where}: no tree; expected HEAD and DEPREL of each word")
+    warn_of_skipped(path, [sentence.line for sentence in without], len(sentences), "sentences", "without a tree")
+    return [sentence for sentence in sentences if sentence.heads is not None]
 
-    Args:
-      path: the file.
-      trees: whether they must have trees; None = all or none. Sentences without a tree among others are skipped.
-      encoding: of the file.
 
-    Raises: FileNotFoundError, DataError.
-    """
+def _with_words(path: Path, encoding: str) -> list[TreeSentence]:
+    """The sentences of a file that have words; a warning counts the others. Raises: FileNotFoundError, DataError."""
     sentences = parse_conllu(read_text_file(path, encoding), str(path))
     lines = [sentence.line for sentence in sentences if not sentence.words]
     warn_of_skipped(path, lines, len(sentences), "sentences", "without words")
-    sentences = [sentence for sentence in sentences if sentence.words]
-    without = [sentence for sentence in sentences if sentence.heads is None]
-    if len(without) < len(sentences):
-        warn_of_skipped(path, [sentence.line for sentence in without], len(sentences), "sentences", "without a tree")
-        return [sentence for sentence in sentences if sentence.heads is not None]
-    if without and trees:
-        raise DataError(f"{without[0].where}: no tree; expected HEAD and DEPREL of each word")
-    return sentences
+    return [sentence for sentence in sentences if sentence.words]
 
 
 def _trees_of(sentences: Sequence[GrammarSentence]) -> list[TreeSentence]:

@@ -79,6 +79,14 @@ class SourceRows:
     columns: tuple[str, ...] = ()
     cells: Sequence[tuple[str, ...]] = ()
 
+    def with_gaps(self, texts: Mapping[str, str], end: str = "") -> list[str]:
+        """The text of each row from texts by name, a line for each cell; other rows have as many empty lines.
+
+        Args: end: after the lines of a row.
+        """
+        rows = zip(self.names, self.cells, strict=True)
+        return [texts.get(name, "\n" * len(cells) + end) for name, cells in rows]
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split(Generic[Example]):

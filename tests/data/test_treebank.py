@@ -148,7 +148,11 @@ def test_a_file_is_read_with_and_without_trees_and_sentences_without_words_are_s
     split = config.read_file(path, processor)
     assert split.scored
     assert len(split.examples) == 1
-    assert caplog.messages == [f"{path}: sentences without a tree, which are skipped: 1 of 2, the first in line 7"]
+    assert caplog.messages == [f"{path}: sentences without a tree, which are not scored: 1 of 2, the first in line 7"]
+    assert [one.words for one in split.unlabelled.examples] == [("a",)]
+    assert (split.source.indices, split.unlabelled.source.indices) == ([0], [1])
+    trained = dataclasses.replace(config, train=str(path), validation=str(path)).load(0)
+    assert len(trained.splits["validation"].examples) == 1
 
 
 def test_the_processor_of_an_earlier_run_is_used_and_must_have_the_same_options(files):

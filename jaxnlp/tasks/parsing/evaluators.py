@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxnlp.config import Count, UserPath
+from jaxnlp.corpus import Split
 from jaxnlp.decoding.parsing import Trees
 from jaxnlp.pages.content import MarkedText
 from jaxnlp.tasks import Evaluation, Evaluator, Metric, MetricKind, Scoring, Section
@@ -68,7 +69,7 @@ class Validation(Evaluator):
                 trees = with_tags
             found = zip(sentences, with_tags, tagged, strict=True)
             parsed = [sentence.with_tree(*tree, upos=one.upos) for sentence, tree, one in found]
-        files = {"predictions.conllu": written(parsed)}
+        files = {"predictions.conllu": _written(parsed, scoring.split)}
         if not scoring.split.scored:
             return Evaluation({}, files)
         words = word_results(sentences, trees)
@@ -77,6 +78,15 @@ class Validation(Evaluator):
         if self.tagger is not None:
             remarks["tagger"] = self.tagger
         return Evaluation(metrics, files, [*sections(words), *error_sections(sentences, trees)], remarks)
+
+
+def _written(sentences: Sequence[TreeSentence], split: Split[TreeSentence]) -> str:
+    """The text of a CoNLL-U file. In a file with other sentences too, these have empty lines."""
+    if split.source is None:
+        return written(sentences)
+    texts = [written([sentence]) for sentence in sentences]
+    named = dict(zip([split.source.names[index] for index in split.source.indices], texts, strict=True))
+    return "".join(split.source.with_gaps(named, end="\n"))
 
 
 def _measured_with_tags(

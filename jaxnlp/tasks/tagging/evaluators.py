@@ -124,12 +124,9 @@ def conllu(
 def _in_places(
     examples: Sequence[TaggedSentence], texts: Sequence[str], source: SourceRows | None, end: str = ""
 ) -> Sequence[str]:
-    """The text of each sentence; in a file with other sentences too, these have as many empty lines."""
-    if source is None:
-        return texts
-    text_of = {one.name: text for one, text in zip(examples, texts, strict=True)}
-    rows = zip(source.names, source.cells, strict=True)
-    return [text_of.get(name, "\n" * len(cells) + end) for name, cells in rows]
+    """The text of each sentence, in a file with other sentences too at its place."""
+    names = [one.name for one in examples]
+    return texts if source is None else source.with_gaps(dict(zip(names, texts, strict=True)), end)
 
 
 def _learnt(scoring: Scoring, part: str, processor: TaggerProcessor) -> list[Section]:

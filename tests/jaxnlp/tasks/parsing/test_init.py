@@ -84,6 +84,19 @@ def test_a_file_is_scored_with_a_beam_and_its_predictions_keep_all_lines(run, tr
         assert tree_problem(sentence.heads) is None
 
 
+def test_a_sentence_without_a_tree_is_parsed_at_its_place_and_not_scored(run, treebank, tmp_path, capsys):
+    path, out, parsed = (tmp_path / f"{name}.conllu" for name in ("mixed", "out", "parsed"))
+    first, second, third, *_ = parse_conllu(treebank.read_text(encoding="utf-8"), "treebank")
+    bare = "".join(
+        "\t".join([*line.split("\t")[:6], "_", "_", "_", "_"]) + "\n" for line in second.lines if "\t" in line
+    )
+    path.write_text(written([first]) + bare + "\n" + written([third]), encoding="utf-8")
+    assert evaluate_main([str(run), "--file", str(path), "--predictions", str(out)]) == 0
+    assert f"({len(first.words) + len(third.words)} words)" in capsys.readouterr().out
+    assert jaxnlp_main(["parse", str(run), "--conllu", str(path), "--out", str(parsed)]) == 0
+    assert out.read_text(encoding="utf-8") == parsed.read_text(encoding="utf-8")
+
+
 @pytest.mark.thorough
 def test_sentences_of_a_file_are_parsed_printed_and_drawn(run, treebank, tmp_path, capsys):
     out, svg, page = (tmp_path / name for name in ("out.conllu", "trees.svg", "trees.html"))
