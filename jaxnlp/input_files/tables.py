@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from jaxnlp.corpus import DataError, SourceRows
 from jaxnlp.input_files.delimited import Quotes, between, find_delimiter, header_fields, read_records, stated_delimiter
 from jaxnlp.input_files.json_objects import json_objects
-from jaxnlp.input_files.text_files import UTF_8, has_surrogate, read_text_file, warn_of_skipped
+from jaxnlp.input_files.text_files import UTF_8, has_surrogate, is_blank, read_text_file, warn_of_skipped
 
 TableFormat = Literal["csv", "tsv", "json"]
 ENDINGS: dict[str, TableFormat] = {
@@ -70,8 +70,8 @@ class TableRow(NamedTuple):
 
     @property
     def is_blank(self) -> bool:
-        """Whether a text is only white space."""
-        return not all(map(str.strip, self.texts))
+        """Whether a text is blank."""
+        return any(map(is_blank, self.texts))
 
 
 class UserTable(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from jaxnlp.input_files import text_files
 from jaxnlp.input_files.text_files import has_surrogate
 from jaxnlp.text import UnknownTokenError
 
@@ -56,8 +57,8 @@ def refuse_surrogates(text: str) -> None:
 
 
 def is_blank(row: Sequence[Any]) -> bool:
-    """Whether a text of a row, or of a pair, is empty or only white space."""
-    return any(isinstance(text, str) and not text.strip() for text in row)
+    """Whether a text of a row, or of a pair, is blank, see `jaxnlp.input_files.text_files.is_blank`."""
+    return any(isinstance(text, str) and text_files.is_blank(text) for text in row)
 
 
 def blank_rows(rows: Sequence[Sequence[Any]], count: int) -> list[int]:

@@ -20,7 +20,7 @@ from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, encoder_vocabulary, padded_texts
-from jaxnlp.text.raw_texts import refuse_blank, require_texts
+from jaxnlp.text.raw_texts import is_blank, refuse_blank, require_texts
 from jaxnlp.typing import Params
 
 
@@ -76,7 +76,7 @@ def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | No
 
     Raises: ValueError for another pooling, and for the pooling pooler without a pooler.
     """
-    kept = [index for index, text in enumerate(texts) if text.strip()]
+    kept = [index for index, text in enumerate(texts) if not is_blank((text,))]
     settings, limit, compute = embedding_settings_of(trained), max_length_of(trained), _computed(trained, pooling)
     tokenized = vocabulary_of(trained).tokenize([settings.prompt + texts[index] for index in kept], max_length=limit)
     lengths = list(map(len, tokenized.tokens))

@@ -22,7 +22,7 @@ from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.encodings import Embeddings
 from jaxnlp.tasks.classification.vectors import image_vectors, warm_up_images
 from jaxnlp.text.encoder_vocabulary import padded_texts
-from jaxnlp.text.raw_texts import is_missing, require_texts
+from jaxnlp.text.raw_texts import is_blank, is_missing, require_texts
 from jaxnlp.typing import Params
 
 
@@ -90,7 +90,7 @@ def embed_images(
 
 def embed_texts(trained: Trained, texts: Sequence[str]) -> Embeddings:
     """The vector of each text [N, D] float32; that of a blank text is zero."""
-    kept = [index for index, text in enumerate(texts) if text.strip()]
+    kept = [index for index, text in enumerate(texts) if not is_blank((text,))]
     limit, (model, params) = trained.processor.max_length, text_encoder(trained.model, trained.inference_params)
     tokenized = trained.processor.vocabulary.tokenize([texts[index] for index in kept], max_length=limit)
     values = np.zeros((len(texts), model.config.vector_width), np.float32)

@@ -21,7 +21,7 @@ from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.translation.alignment_page import render_page
 from jaxnlp.tasks.translation.evaluators import alignment
 from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded_sources
-from jaxnlp.text.raw_texts import blank_rows, one_line, require_texts
+from jaxnlp.text.raw_texts import blank_rows, is_blank, one_line, require_texts
 from jaxnlp.text.translation import TranslationProcessor
 
 CHUNK = 64
@@ -170,7 +170,7 @@ def sources_of(
     processor: TranslationProcessor, texts: Sequence[str], max_length: int
 ) -> tuple[dict[int, list[int]], list[int]]:
     """The tokens of each text that is not blank, by index, and the indices of truncated texts."""
-    encoded = {n: processor.encode_source(text) for n, text in enumerate(texts) if text.strip()}
+    encoded = {n: processor.encode_source(text) for n, text in enumerate(texts) if not is_blank((text,))}
     too_long = [n for n, ids in encoded.items() if len(ids) > max_length]
     return encoded | {n: [*encoded[n][: max_length - 1], processor.source.end] for n in too_long}, too_long
 

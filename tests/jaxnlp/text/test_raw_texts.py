@@ -34,7 +34,11 @@ def test_a_processor_needs_a_text():
 
 
 @pytest.mark.parametrize(
-    ("row", "blank"), [(("a",), False), (("",), True), ((" \n\t",), True), (("a", "b"), False), (("a", " "), True)]
+    ("row", "blank"),
+    [
+        *((("a",), False), (("",), True), ((" \n\t",), True), (("a", "b"), False), (("a", " "), True)),
+        *((("\u200b\ufeff\u00a0\0",), True), (("\u200ba",), False), (("\U0001f600",), False)),
+    ],
 )
 def test_a_row_is_blank_where_one_of_its_texts_is(row, blank):
     assert is_blank(row) is blank
