@@ -123,7 +123,7 @@ def plain_readers() -> list[Reader]:
         Reader("columns", "a.txt", [columns, bmes, numbered], lambda path: read_tagged(path, labelled=None)),
         Reader("tagged conllu", "a.conllu", [trees], read_tagged),
         Reader("tags of conllu", "a.conllu", [trees], lambda path: read_tagged(path, columns=TAGS, labelled=None)),
-        Reader("treebank", "a.conllu", [trees], lambda path: read_treebank(path, trees=None)),
+        Reader("treebank", "a.conllu", [trees], lambda path: read_treebank(path)),
         Reader("annotations", "a.json", [spacy, doccano, studio, tokens], read_tagged),
         Reader("squad", "a.json", [json.dumps({"data": [article]}).encode(), flat], read_questions),
         Reader("sentence pairs", "a.tsv", [pairs], lambda path: read_pairs([path])),
