@@ -15,7 +15,7 @@ from data.pipelines.lengths import multiples
 from data.text_table import TextTable
 from jaxnlp.config import UserPath
 from jaxnlp.input_files.rows import TextColumns, rows_of
-from jaxnlp.input_files.text_files import warn_of_skipped
+from jaxnlp.input_files.text_files import is_blank, warn_of_skipped
 from jaxnlp.text.encoder_texts import EncoderTexts
 
 
@@ -89,9 +89,9 @@ class TextsOfTable(TextTable):
             raise
         except ValueError as error:
             raise DataError(str(error)) from error
-        blank = [number for number, text in enumerate(texts, 1) if not text.strip()]
+        blank = [number for number, text in enumerate(texts, 1) if is_blank(text)]
         warn_of_skipped(path, blank, len(texts), "texts", "that are blank")
-        return [text for text in texts if text.strip()]
+        return [text for text in texts if not is_blank(text)]
 
     def _rows(self, texts: Sequence[str], vocabulary: EncoderTexts) -> list[NumpyBatch]:
         """The rows of texts, as arrays [N]; N is at most `max_length`."""
