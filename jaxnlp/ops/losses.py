@@ -71,6 +71,13 @@ def cross_entropy(
     return _token_losses(_sums(_losses(logits, targets, label_smoothing, z_loss), weights), weights)
 
 
+def token_nll(logits: jax.Array, targets: jax.Array) -> jax.Array:
+    """The negative log-likelihood of each target in nats, as in `cross_entropy`: logits [..., V], targets [...] ->
+    [...], in float32 at least."""
+    _check(targets, 0.0)
+    return _losses(logits, targets, 0.0, 0.0)[0]
+
+
 def _fits(loss_mask, targets) -> bool:
     return loss_mask is None or loss_mask.shape == targets.shape
 

@@ -12,6 +12,7 @@ from jaxnlp.config import Count, Fraction, Positive, Rate
 from jaxnlp.corpus import DataError, NumpyBatch
 from jaxnlp.metrics import total
 from jaxnlp.ops.compiler_options import jit
+from jaxnlp.ops.losses import cross_entropy
 from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Evaluation, Evaluator, Metric, MetricKind, Scoring
 from jaxnlp.tasks.language_model.evaluators import perplexity
@@ -91,10 +92,8 @@ def _step(model: Any, options: DynamicPerplexity) -> Callable[..., tuple[_Learne
         read = model.apply(
             {"params": params}, segment["tokens"], states, method="read", lengths=mask.sum(axis=1, dtype=jnp.int32)
         )
-        scores = jax.nn.log_softmax(model.logits(params, read.hidden), axis=-1)
-        chosen = jnp.take_along_axis(scores, segment["targets"][..., None], axis=-1)[..., 0]
-        summed, count = -jnp.where(mask, chosen, 0.0).sum(), mask.sum(dtype=jnp.float32)
-        return summed / count, (summed, count, read.states)
+        found = cross_entropy(model.logits(params, read.hidden), segment["targets"], mask)
+        return found.objective / found.count, (found.nll, found.count, read.states)
 
     def step(trained: Params, learner: _Learner, segment: NumpyBatch) -> tuple[_Learner, tuple[Array, Array]]:
         states = jax.tree.map(lambda s: jnp.where(segment["begins"], jnp.zeros_like(s), s), learner.states)

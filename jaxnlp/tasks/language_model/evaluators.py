@@ -18,6 +18,7 @@ from jaxnlp.decoding.rows import jitted_by_rows
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.metrics import total
 from jaxnlp.ops.compiler_options import jit
+from jaxnlp.ops.losses import token_nll
 from jaxnlp.ops.neural_cache import cache_probability, remembered
 from jaxnlp.pages.content import MarkedText
 from jaxnlp.saving.serialization import to_json
@@ -189,9 +190,8 @@ def _losses_with_cache(model: Any, cache: Perplexity) -> Callable[[Params, Batch
         states = jax.tree.map(lambda s: jnp.where(begins[:, None], jnp.zeros_like(s), s), states)
         memory = (*memory[:2], memory[2] & ~begins[:, None])
         read = model.apply({"params": params}, batch["tokens"], states, method="read")
-        logits, targets, mask = model.logits(params, read.hidden), batch["targets"], batch["loss_mask"]
-        chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
-        likelihood = chosen - jax.nn.logsumexp(logits, axis=-1)
+        targets, mask = batch["targets"], batch["loss_mask"]
+        likelihood = -token_nll(model.logits(params, read.hidden), targets)
         if cache.cache_window:
             probability, filled = cache_probability(read.outputs, targets, mask, *memory, theta=cache.cache_theta)
             weight = jnp.where(filled, cache.cache_weight, 0.0)
@@ -230,8 +230,7 @@ def next_word_losses(model: Any, params: Params, inputs: np.ndarray, targets: np
     """Negative log-likelihood, in nats, of the word after each row: inputs [N, T], targets [N] -> [N]."""
 
     def of_rows(params: Params, inputs: Array, targets: Array) -> Array:
-        scores = jax.nn.log_softmax(model.predict(params, inputs).astype(jnp.float32), axis=-1)
-        return -jnp.take_along_axis(scores, targets[:, None], axis=-1)[:, 0]
+        return token_nll(model.predict(params, inputs), targets)
 
     losses = jitted_by_rows(of_rows)
     parts = [losses(params, *part) for part in _parts(PREDICTED_TOGETHER, inputs, targets)]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import tyro
 
@@ -19,6 +18,7 @@ from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import TextColumns, chunks, position_of, rows_of
 from jaxnlp.input_files.text_files import line_feeds
 from jaxnlp.ops.compiler_options import jit
+from jaxnlp.ops.losses import token_nll
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.language_model.prompts import count_unknown, encode_continuation
 from jaxnlp.text import UnknownTokenError
@@ -99,8 +99,7 @@ def _losses_of(model: Any) -> Callable[[Params, Any, Any], Array]:
     """tokens, targets [B, T] int -> the loss of each target in nats, [B, T] float32."""
 
     def losses(params: Params, tokens: Array, targets: Array) -> Array:
-        scores = jax.nn.log_softmax(model.apply({"params": params}, tokens), axis=-1)
-        return -jnp.take_along_axis(scores, targets[..., None], axis=-1)[..., 0]
+        return token_nll(model.apply({"params": params}, tokens), targets)
 
     return jit(losses)
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops.dependency_trees import allowed_arcs
+from jaxnlp.ops.losses import cross_entropy
 from jaxnlp.ops.transitions import legal_transitions, node_labels
 from jaxnlp.tasks import Objective, forward
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
@@ -59,9 +60,8 @@ def graph_objective(model: Any, *, l2: float) -> Objective:
         arcs, of_relations = forward(model, params, key, heads, *(batch[name] for name in model.config.reads))
         lengths = mask.sum(axis=1, dtype=jnp.int32)
         known = mask & (relations >= 0)
-        logprobs = jax.nn.log_softmax(of_relations, axis=-1)
-        gold = jnp.take_along_axis(logprobs, jnp.maximum(relations, 0)[:, :, None], axis=-1)[:, :, 0]
-        nll = -model.config.log_probability(arcs, heads, lengths).sum() - jnp.where(known, gold, 0.0).sum()
+        nll = cross_entropy(of_relations, relations, known).objective
+        nll -= model.config.log_probability(arcs, heads, lengths).sum()
         words = mask.sum(dtype=jnp.float32)
         right = (allowed_arcs(arcs, lengths).argmax(axis=-1) == heads) & mask
         right_relation = (of_relations.argmax(axis=-1) == relations) & known

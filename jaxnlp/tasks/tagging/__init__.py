@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from jaxnlp.convert import exported_task, pretrained_types
@@ -16,6 +15,7 @@ from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.tagger import LabelScores, TaggerConfig, by_part
 from jaxnlp.ops.crf import crf_log_likelihood
+from jaxnlp.ops.losses import cross_entropy
 from jaxnlp.targets import of_part
 from jaxnlp.tasks import Method, MetricKind, Objective, Task, Trained, forward
 from jaxnlp.tasks.attention import Attention, attends
@@ -69,9 +69,7 @@ class Tagging(Task):
         def nll_of(output: LabelScores, labels: Array, mask: Array) -> Array:
             if config.crf:
                 return -crf_log_likelihood(output.scores, labels, mask.sum(axis=1), output.chain).sum()
-            log_probabilities = jax.nn.log_softmax(output.scores, axis=-1)
-            chosen = jnp.take_along_axis(log_probabilities, labels[:, :, None], axis=-1)[..., 0]
-            return -jnp.where(mask, chosen, 0.0).sum()
+            return cross_entropy(output.scores, labels, mask).objective
 
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
             output = forward(model, params, key, *(batch[name] for name in config.reads))
