@@ -1,8 +1,11 @@
 """The loss is tested with its subclass in translation/test_init.py."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
+import scipy.stats
 
 from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.corpus import Split
@@ -18,6 +21,7 @@ from tests.random_parameters import random_parameters
 def test_the_objective_is_declared_where_it_differs_from_the_loss():
     assert "objective" not in TextToText().metrics(None, Split())
     assert "objective" in TextToText(label_smoothing=0.1).metrics(None, Split())
+    assert "objective" in TextToText(r_drop=5.0).metrics(None, Split())
     with pytest.raises(ValueError, match=r"task\.label_smoothing must be in \[0, 1\), got -0\.1"):
         TextToText(label_smoothing=-0.1)
 
@@ -43,6 +47,45 @@ def test_shared_embeddings_need_one_vocabulary_and_others_do_not():
         kind(embeddings="shared").check(shared)
         with pytest.raises(ValueError, match="shared needs one vocabulary"):
             kind(embeddings="shared").check(two)
+
+
+def _small_batch(rows=3):
+    rng = np.random.default_rng(0)
+    batch = {name: rng.integers(3, 11, (rows, 6), np.int32) for name in ("source", "inputs", "targets")}
+    batch |= {"source_mask": np.arange(6)[None] < np.array([[6], [2], [4]])}
+    return batch | {"loss_mask": np.arange(6)[None] < np.array([[4], [3], [6]])}
+
+
+def test_r_drop_adds_the_divergence_of_two_readings():
+    """Row 2 n and row 2 n + 1 of a doubled batch have different masks; without dropout they are equal."""
+    model = EncoderDecoderConfig(num_layers=1, num_heads=2, width=8, context_length=8, dropout_rate=0.3)
+    batch, key = _small_batch(), jax.random.key(1)
+    module = model.build(translating(11))
+    params = random_parameters(module, batch["source"], batch["inputs"])
+    plain, dropped = (TextToText(r_drop=weight).objective(module, None).loss for weight in (0.0, 3.0))
+    doubled = {name: jnp.repeat(x, 2, axis=0) for name, x in batch.items()}
+    expected, (losses, _) = plain(params, doubled, key, ())
+    logits = module.apply(
+        {"params": params},
+        *(doubled[name] for name in model.reads),
+        deterministic=False,
+        rngs={"dropout": key},
+    )
+    p, q = (scipy.special.softmax(np.asarray(logits[start::2], np.float64), axis=-1) for start in (0, 1))
+    divergence = (scipy.stats.entropy(p, q, axis=-1) + scipy.stats.entropy(q, p, axis=-1)) / 2.0
+    between = divergence[batch["loss_mask"]].mean()
+    assert between > 1e-3
+    found, (metrics, _) = dropped(params, batch, key, ())
+    np.testing.assert_allclose(found, expected + 1.5 * between, rtol=1e-4)
+    np.testing.assert_allclose(metrics["loss"], np.divide(losses["loss"], 2.0), rtol=1e-4)
+    np.testing.assert_allclose(np.divide(*metrics["objective"]), found, rtol=1e-6)
+    undropped = EncoderDecoderConfig(**vars(model) | {"dropout_rate": 0.0}).build(translating(11))
+    same = [
+        TextToText(r_drop=weight).objective(undropped, None).loss(params, batch, key, ())[0] for weight in (0.0, 3.0)
+    ]
+    np.testing.assert_allclose(*same, rtol=1e-6)
+    scored = [loss(params, batch, None, ())[0] for loss in (plain, dropped)]
+    np.testing.assert_array_equal(*scored)
 
 
 @pytest.mark.thorough
