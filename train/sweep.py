@@ -45,8 +45,9 @@ USAGE = f"""usage: {PROGRAM} RECIPE --grid FIELD=VALUE,VALUE ... [options]
        {PROGRAM} RECIPE --seeds N [options]
 
 --grid trains a run for every combination of the values. --ablate trains the recipe without a change, and then one run
-for each value, which differs from the recipe in this field only. The value {EMPTY} is an
-empty list, for a field that takes several values. --seeds N is short for --grid seed=0,1,...,N-1.
+for each value, which differs from the recipe in this field only. A field that takes several values has blanks between
+them: "model.windows=2 3,3 4 5" are two runs, with two windows and with three. The value {EMPTY} is an empty list.
+--seeds N is short for --grid seed=0,1,...,N-1.
 
 --at-once trains all runs with one program, on one device, if they differ only in seed and in numbers of the optimizer,
 such as optimizer.learning_rate. On an accelerator that takes less time for small models.
