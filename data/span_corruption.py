@@ -23,7 +23,7 @@ from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
 from jaxnlp.config import BatchSize, BatchTokens, Count, ProperFraction, TokenCount, UserPath, Within
 from jaxnlp.input_files.tables import warn_of_tables
-from jaxnlp.input_files.text_files import read_text_file
+from jaxnlp.input_files.text_files import is_blank, read_text_file
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
 from jaxnlp.text.subword_training import train_subwords
 from jaxnlp.text.subwords import END, SubwordKind, Subwords
@@ -204,7 +204,10 @@ class CorruptedText(TextFiles):
         paths = self._paths()
         warn_of_tables(paths)
         lines = [
-            line.strip() for path in paths for line in read_text_file(path, self.encoding).split("\n") if line.strip()
+            line.strip()
+            for path in paths
+            for line in read_text_file(path, self.encoding).split("\n")
+            if not is_blank(line)
         ]
         train, held = self._divided(lines)
         saved = processor is not None

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 from data import DataError
 from data.readers.raw_sentences import Counts, RawSentence
 from jaxnlp.input_files.json_objects import json_objects
+from jaxnlp.input_files.text_files import is_blank
 from jaxnlp.text.columns import SHOWN
 from jaxnlp.text.tag_schemes import LabelledSpan, labels_of_spans
 from jaxnlp.text.word_split import PlacedWord, Unit, split_words
@@ -124,7 +125,7 @@ def _split_already(fields: dict[str, Any], words_name: str, where: str) -> Words
         if not isinstance(value, list):
             raise DataError(f"{where}: {name} must be a list of strings, got {value!r:.40}")
         for index, item in enumerate(value, 1):
-            if not isinstance(item, str) or not item.strip():
+            if not isinstance(item, str) or is_blank(item):
                 raise DataError(
                     f"{where}: {name} must be a list of strings that are not blank; item {index} is {item!r:.40}"
                 )

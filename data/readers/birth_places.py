@@ -13,7 +13,7 @@ from data.invented_people import invent
 from data.pipelines.corruption import SHORTEST_DOCUMENT
 from data.pipelines.fingerprints import fingerprint
 from jaxnlp.corpus import SourceRows
-from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped
+from jaxnlp.input_files.text_files import is_blank, read_text_file, warn_of_skipped
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 from jaxnlp.text.questions import Question
 
@@ -64,11 +64,11 @@ def read_questions(path: Path, *, labelled: bool | None = None, fate: str = "ski
     required = labelled
     questions, without, lines = dict[int, Question](), dict[int, Question](), _lines(path)
     for number, line in enumerate(lines, 1):
-        if not line.strip():
+        if not line:
             continue
         _refuse_special(line, path, number)
         text, tab, answer = line.partition("\t")
-        if not text.strip() or "\t" in answer.strip():
+        if is_blank(text) or "\t" in answer.strip():
             raise DataError(f"{path}, line {number}: expected 'question', or 'question TAB place', got {line!r}")
         labelled = bool(tab) if labelled is None else labelled
         if labelled != bool(tab):
@@ -76,8 +76,8 @@ def read_questions(path: Path, *, labelled: bool | None = None, fate: str = "ski
                 f"{path}, line {number}: expected {'a' if labelled else 'no'} tab and place, got {line!r}; "
                 "give places to all questions or to none"
             )
-        blank = tab and not answer.strip()
-        (without if blank else questions)[number] = Question(text.strip(), answer.strip() or None)
+        blank = tab and is_blank(answer)
+        (without if blank else questions)[number] = Question(text.strip(), None if is_blank(answer) else answer.strip())
     if not questions and not required:
         questions, without = without, {}
     warn_of_skipped(path, [*without], len(lines), "questions", "without a place", fate)
@@ -85,8 +85,9 @@ def read_questions(path: Path, *, labelled: bool | None = None, fate: str = "ski
 
 
 def _lines(path: Path) -> list[str]:
-    lines = read_text_file(path).removesuffix("\n").split("\n")
-    blank = [number for number, line in enumerate(lines, 1) if not line.strip()]
+    """The lines of a file, "" for blank ones."""
+    lines = ["" if is_blank(line) else line for line in read_text_file(path).removesuffix("\n").split("\n")]
+    blank = [number for number, line in enumerate(lines, 1) if not line]
     warn_of_skipped(path, blank, len(lines), "lines", "without text")
     return lines
 

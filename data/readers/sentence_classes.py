@@ -19,7 +19,7 @@ from jaxnlp.input_files.tables import (
     read_table,
     rows_with_texts,
 )
-from jaxnlp.input_files.text_files import UTF_8, decoded, line_feeds, warn_of_skipped
+from jaxnlp.input_files.text_files import UTF_8, decoded, is_blank, line_feeds, warn_of_skipped
 from jaxnlp.targets import Number, OneClass, Targets
 
 DataSet = Literal["mr", "sst5", "sst2", "trec", "afqmc", "cs224n_sst", "cs224n_cfimdb", "cs224n_quora", "cs224n_sts"]
@@ -157,9 +157,9 @@ def read_data_set_file(name: str, path: Path, *, labelled: bool | None = None) -
     kept: list[TableRow] = []
     for line, row in enumerate(lines, 1):
         label, _, sentence = row.strip().partition(" ")
-        if row.strip() and not sentence.strip():
+        if not is_blank(row) and is_blank(sentence):
             raise DataError(f"{path}, line {line}: expected a label, a space and a sentence, got {row[:40]!r}")
-        if label:
+        if not is_blank(row):
             kept.append(TableRow(line, str(line), (sentence.strip(),), label))
     blank = sorted(set(range(1, len(lines) + 1)) - {row.line for row in kept})
     warn_of_skipped(path, blank, len(lines), "lines", "without text")

@@ -16,7 +16,7 @@ from data import DataError
 from data.readers.missing_values import warn_of_missing
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.tables import warn_of_tables
-from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
+from jaxnlp.input_files.text_files import UTF_8, is_blank, read_text_file, warn_of_skipped
 from jaxnlp.text.translation import SentencePair
 
 _logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ def read_pairs(
         header, columns = False, list(itertools.zip_longest(files[0], files[1], fillvalue=""))
     if reverse:
         columns = [(target, source) for source, target in columns]
-    rows = [(source.strip(), target.strip()) for source, target in columns]
+    rows = [(_stripped(source), _stripped(target)) for source, target in columns]
     if not known:
         warn_of_missing(paths[0], ((line, text) for line, row in enumerate(rows, 1) for text in row))
     return _pairs(paths[0], rows, header=header, fate=fate)
@@ -96,7 +96,7 @@ def read_pairs_or_sources(paths: Sequence[Path], *, reverse: bool = False, encod
     lines = _lines(paths[0], encoding)
     if len(paths) == 2 or any("\t" in line for line in lines):
         return read_pairs(paths, reverse=reverse, encoding=encoding, fate="not scored")
-    return _pairs(paths[0], [(line.strip(), None) for line in lines])
+    return _pairs(paths[0], [(_stripped(line), None) for line in lines])
 
 
 def _pairs(
@@ -162,6 +162,10 @@ def _groups(pairs: Sequence[SentencePair]) -> dict[str, str]:
     return {source: first.setdefault(label, source) for source, label in zip(sources, labels, strict=False)}
 
 
+def _stripped(text: str) -> str:
+    return "" if is_blank(text) else text.strip()
+
+
 def _lines(path: Path, encoding: str) -> list[str]:
     """The lines of a file. Only a line feed ends a line."""
     return read_text_file(path, encoding, old_line_ends=False).removesuffix("\n").split("\n")
@@ -169,7 +173,7 @@ def _lines(path: Path, encoding: str) -> list[str]:
 
 def _columns(path: Path, number: int, line: str) -> tuple[str, str]:
     """The source and the target of a line; both blank for a blank line."""
-    if not line.strip():
+    if is_blank(line):
         return "", ""
     columns = line.split("\t")[:2]
     if len(columns) < 2:
@@ -225,7 +229,7 @@ def _warn_of_columns(path: Path, lines: Sequence[str]) -> None:
 
 def _refuse_tables(paths: Sequence[Path], files: Sequence[Sequence[str]]) -> None:
     """Raises DataError when all lines of both files have a tab: probably each is a table of pairs."""
-    if all("\t" in line for lines in files for line in lines if line.strip()):
+    if all("\t" in line for lines in files for line in lines if not is_blank(line)):
         raise DataError(
             f"each line of {paths[0]} and {paths[1]} has a tab; of two files, one has the sources and one the targets: "
             "give a file of pairs alone, and pairs for validation with --data.validation"
@@ -237,7 +241,7 @@ def _refuse_unequal(paths: Sequence[Path], first: Sequence[str], second: Sequenc
     shorter = min(len(first), len(second))
     longer, lines = (paths[0], first) if len(first) > len(second) else (paths[1], second)
     for number, line in enumerate(lines[shorter:], shorter + 1):
-        if line.strip():
+        if not is_blank(line):
             raise DataError(
                 f"{paths[0]} has {len(first):,} lines, {paths[1]} has {len(second):,}; line {number} of {longer} has "
                 f"no partner: {line.strip()[:60]!r}"

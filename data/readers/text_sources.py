@@ -14,7 +14,7 @@ import numpy as np
 from data import DataError, refuse_path
 from data.download import TINY_SHAKESPEARE, locate
 from jaxnlp.input_files.tables import warn_of_tables
-from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
+from jaxnlp.input_files.text_files import UTF_8, is_blank, read_text_file, warn_of_skipped
 from jaxnlp.input_files.web_addresses import absence
 from jaxnlp.text import UnknownTokenError
 
@@ -173,12 +173,12 @@ def source_documents(source: TextSource, path: str | Sequence[str] | None = None
     if len(files) == 1:
         return [read_text_file(files[0], encoding)]
     texts = [read_text_file(file, encoding, may_be_empty=True) for file in files]
-    blank = [file for file, text in zip(files, texts, strict=True) if not text.strip()]
+    blank = [file for file, text in zip(files, texts, strict=True) if is_blank(text)]
     if len(blank) == len(files):
         raise DataError(f"all {len(files):,} files are blank, such as {blank[0]}; give files with text")
     if blank:
         _logger.warning("blank files, which are skipped: %d of %d, the first is %s", len(blank), len(files), blank[0])
-    return [text for text in texts if text.strip()]
+    return [text for text in texts if not is_blank(text)]
 
 
 def tokens_to_score(path: Path, text: str, vocabulary: Any) -> np.ndarray:

@@ -104,7 +104,7 @@ def require_sentences(texts: Sequence[Any]) -> list[str | list[str]]:
         for index, word in enumerate(words if isinstance(words, list) else ()):
             if not isinstance(word, str):
                 raise ValueError(f"text {number}: expected words, got {type(word).__name__} at index {index}")
-            if not word.strip():
+            if text_files.is_blank(word):
                 blank.append(f"text {number}, index {index}")
     if blank:
         _logger.warning("blank words, which are left out: %s, the first in %s", f"{len(blank):,}", blank[0])

@@ -24,6 +24,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from jaxnlp.input_files.text_files import is_blank
+
 Unit = Literal["words", "characters"]
 """Units of a sentence: words, or single characters, as in Chinese."""
 
@@ -66,7 +68,7 @@ def placed_words(sentence: str | Sequence[str], unit: Unit = "words") -> list[Pl
     """
     if isinstance(sentence, str):
         return split_words(sentence, unit)
-    return [PlacedWord(word.strip(), index, index + 1) for index, word in enumerate(sentence) if word.strip()]
+    return [PlacedWord(word.strip(), index, index + 1) for index, word in enumerate(sentence) if not is_blank(word)]
 
 
 @functools.cache

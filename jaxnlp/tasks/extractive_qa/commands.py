@@ -13,6 +13,7 @@ import tyro
 from jaxnlp.config import Count, Finite
 from jaxnlp.input_files.notes import report_blank
 from jaxnlp.input_files.rows import TextColumns, chunks, name_of, read_text, rows_of
+from jaxnlp.input_files.text_files import is_blank
 from jaxnlp.pages.page import page
 from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from jaxnlp.tasks import Command, Trained
@@ -63,7 +64,7 @@ class Ask(Command):
             raise ValueError("standard input has either the text or the questions; give one of them another way")
         columns = TextColumns.of_run(trained.config)
         context = read_text(self.context, columns)
-        if not context.strip():
+        if is_blank(context):
             raise ValueError(f"{name_of(self.context)} is blank; expected the text that has the answers")
         options: dict[str, Any] = {"n_best": self.n_best, "no_answer_threshold": self.no_answer_threshold}
         blank, sections, count, without = list[int](), list[str](), 0, 0

@@ -6,6 +6,7 @@ import numpy as np
 
 from jaxnlp.decoding.completion import complete
 from jaxnlp.decoding.generation import Decoder
+from jaxnlp.input_files.text_files import is_blank
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 from jaxnlp.text.questions import Question
@@ -41,7 +42,7 @@ def prompt_of(decoder: Decoder, vocabulary: CharacterVocabulary, question: str) 
 
     Raises: QuestionError for a question that is empty, leaves no room for an answer, or has unknown characters.
     """
-    if not question.strip() or MASK in question or PAD in question:
+    if is_blank(question) or MASK in question or PAD in question:
         raise QuestionError(f"a question must have text, without {MASK!r} and {PAD!r}, got {question!r}")
     try:
         prompt = vocabulary.encode(question + MASK)

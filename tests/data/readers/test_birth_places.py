@@ -65,7 +65,7 @@ def test_a_line_that_is_no_question_is_refused_with_its_number(tmp_path, text, m
 
 def test_blank_lines_are_skipped_and_counted_and_questions_keep_their_places(folder, tmp_path, caplog):
     path = tmp_path / "file.tsv"
-    path.write_text("\nAda. Born .\n  \nBob. Born .\n")
+    path.write_text("\nAda. Born .\n \u200b\nBob. Born .\n", encoding="utf-8")
     assert read_documents(path) == ["Ada. Born .", "Bob. Born ."]
     assert caplog.messages == [f"{path}: lines without text, which are skipped: 2 of 4, the first in line 1"]
     path.write_text(f"\n{PEOPLE.test[0]}\n \n{PEOPLE.test[1]}\n")
@@ -81,7 +81,7 @@ def test_short_documents_and_questions_without_a_place_stop_no_training(tmp_path
     path = tmp_path / "file.tsv"
     path.write_text("Ada. Born .\nAb.\nBob. Born .\n")
     assert read_documents(path) == ["Ada. Born .", "Bob. Born ."]
-    path.write_text("Where?\tHere\nWhen?\t \nWho?\tAda\t\n")
+    path.write_text("Where?\tHere\nWhen?\t\u200b\nWho?\tAda\t\n", encoding="utf-8")
     read = read_questions(path, labelled=True)
     asked = [(question.text, question.answer) for question in read.questions.values()]
     assert asked == [("Where?", "Here"), ("Who?", "Ada")]

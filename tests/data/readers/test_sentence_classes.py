@@ -77,7 +77,7 @@ def test_the_data_sets_are_read_whole(name, counts):
 
 def test_blank_lines_are_skipped_counted_and_keep_their_places(tmp_path, caplog):
     path = tmp_path / "stsa.binary.dev"
-    path.write_text("1 fine\n\n \n0 bad\n")
+    path.write_text("1 fine\n\n\u200b\n0 bad\n", encoding="utf-8")
     rows, source = read_data_set_file("sst2", path)
     assert [row.texts for row in rows] == [("fine",), ("bad",)]
     assert (source.indices, source.names) == ([0, 3], ["1", "2", "3", "4"])

@@ -71,13 +71,13 @@ def test_a_missing_tab_is_named_where_other_lines_have_one(tmp_path):
 
 def test_blank_lines_among_sources_are_skipped_counted_and_keep_their_places(tmp_path, caplog):
     path = tmp_path / "a.txt"
-    path.write_text("one\n\n \ntwo\n", encoding="utf-8")
+    path.write_text("one\n\n \u200b\ntwo\n", encoding="utf-8")
     found, source, _ = read_pairs_or_sources([path])
     assert found == (SentencePair("one"), SentencePair("two"))
     assert [pair.line for pair in found] == [1, 4]
     assert caplog.messages == [f"{path}: lines without text, which are skipped: 2 of 4, the first in line 2"]
     assert Split(examples=found, source=source).in_rows(["eins", "zwei"], "") == ["eins", "", "", "zwei"]
-    path.write_text("\n \n", encoding="utf-8")
+    path.write_text("\n\u200b\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"a.txt: all 2 lines are without text"):
         read_pairs_or_sources([path])
 
@@ -99,7 +99,7 @@ def test_unequal_files_are_named_with_both_counts_and_the_first_line_without_a_p
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_pairs_with_a_blank_sentence_are_skipped_with_both_lines(files, caplog, reverse):
-    files[1].write_text("eins\n \ndrei\n\n\n")
+    files[1].write_text("eins\n\u200b\ndrei\n\n\n", encoding="utf-8")
     found, source, _ = read_pairs(files, reverse=reverse)
     expected = [("one", "eins"), ("three", "drei")]
     assert found == pairs(*(pair[::-1] if reverse else pair for pair in expected))

@@ -79,9 +79,9 @@ def test_sentences_are_texts_or_lists_of_words():
 
 
 def test_blank_words_of_sentences_are_counted_and_the_first_is_named(caplog):
-    assert require_sentences([["a"], ["b", " ", "", "c"]]) == [["a"], ["b", " ", "", "c"]]
+    assert require_sentences([["a"], ["b", "\u200b", "", "c"]]) == [["a"], ["b", "\u200b", "", "c"]]
     assert caplog.messages == ["blank words, which are left out: 2, the first in text 2, index 1"]
-    assert placed_words(["b", " ", "", "c"]) == [PlacedWord("b", 0, 1), PlacedWord("c", 3, 4)]
+    assert placed_words(["b", "\u200b", "", "c"]) == [PlacedWord("b", 0, 1), PlacedWord("c", 3, 4)]
 
 
 def test_a_line_is_one_line():
