@@ -215,21 +215,14 @@ def linear_cross_entropy(
         x = jnp.where(loss_mask.astype(bool)[:, None], x, jnp.zeros_like(x))  # see cross_entropy
     vocabulary = w.shape[1]
     chunk = chunk_length(count, vocabulary) if chunk is None else max(1, min(count, chunk))
-    chunks = -(-count // chunk)
     if target_platform() != "cpu":
         # Once, for products that are fast. XLA would do it for each chunk, and cut each chunk's logits again.
         padding = -vocabulary % 128
         w = jnp.pad(w, [(0, 0), (0, padding)])
         b = None if b is None else jnp.pad(b, (0, padding))
 
-    def dealt(a: jax.Array) -> jax.Array:
-        # Token i is in chunk i modulo the number of chunks. If devices share the tokens, each has a part of every
-        # chunk.
-        padded = jnp.pad(a, [(0, chunks * chunk - count)] + [(0, 0)] * (a.ndim - 1))
-        return padded.reshape(chunk, chunks, *a.shape[1:]).swapaxes(0, 1)
-
     dtype = jax.dtypes.canonicalize_dtype(matmul_dtype or x.dtype).name
-    chunks_of = (dealt(x), w, b, dealt(targets), dealt(weights))
+    chunks_of = (dealt(x, chunk), w, b, dealt(targets, chunk), dealt(weights, chunk))
     objective, *nll = _linear_cross_entropy(*chunks_of, vocabulary, label_smoothing, z_loss, dtype)
     sums = (objective, *(_nll(jax.lax.stop_gradient(each), *chunks_of, vocabulary, dtype) for each in nll))
     return _token_losses(sums, weights)
@@ -255,6 +248,16 @@ def chunk_length(tokens: int, vocabulary: int) -> int:
         return max(1, min(tokens, longest))
     equal = -(-tokens // -(-tokens // longest))
     return min(tokens, equal + -equal % 8)
+
+
+def dealt(x: jax.Array, chunk: int) -> jax.Array:
+    """[N, ...] in chunks with zeros at the end: [chunks, chunk, ...].
+
+    Token i is in chunk i modulo the number of chunks: if devices share the tokens, each has a part of every chunk.
+    """
+    chunks = -(-len(x) // chunk)
+    padded = jnp.pad(x, [(0, chunks * chunk - len(x))] + [(0, 0)] * (x.ndim - 1))
+    return padded.reshape(chunk, chunks, *x.shape[1:]).swapaxes(0, 1)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6, 7, 8))
