@@ -15,6 +15,7 @@ import scipy.sparse
 from data import DataError
 from data.readers.missing_values import warn_of_missing
 from jaxnlp.corpus import SourceRows
+from jaxnlp.input_files.delimited import Record, repeated_headers
 from jaxnlp.input_files.tables import warn_of_tables
 from jaxnlp.input_files.text_files import UTF_8, is_blank, read_text_file, warn_of_skipped
 from jaxnlp.text.translation import SentencePair
@@ -73,7 +74,9 @@ def read_pairs(
         if not known:
             _warn_of_quotes(paths[0], columns)
         if header := _is_header(paths[0], columns[0]):
-            columns[0] = "", ""
+            rows = [Record(line, [*pair]) for line, pair in enumerate(columns[1:], 2)]
+            repeated = repeated_headers(rows, [name.strip() for name in columns[0]], str(paths[0]))
+            columns = [("", "") if line in {1, *repeated} else pair for line, pair in enumerate(columns, 1)]
         if not known:
             _warn_of_columns(paths[0], files[0])
     else:

@@ -20,7 +20,7 @@ TagSet = Literal["upos", "xpos", "feats"]
 """Columns of CoNLL-U: Universal POS tags, the treebank's own tags, and morphological features."""
 _CELLS = ("word", "token", "form", "text", "label", "tag", "ner_tag", "ner", "pos", "pos_tag", "upos", "xpos")
 HEADER_CELLS = {*_CELLS, *(f"{cell}s" for cell in _CELLS)}
-"""Names of columns, in lower case: a first line of only these is a header."""
+"""Names of columns, in lower case: a line of only these is a header."""
 _WITH_INDEX = re.compile(r"(.+?)\d+$")
 
 
@@ -133,10 +133,10 @@ def _column_sentences(path: Path, text: str, columns: TagColumns, labelled: bool
     # If the only column or the last column has the words, the file has no labels.
     reads_labels = labelled is not False and columns.label not in (columns.word, columns.word - table.width)
     for sentence, words in zip(table.sentences, table.words(columns.word, str(path)), strict=True):
-        if sentence.number == 1 and {cell.lower() for cell in sentence.rows[0]} <= HEADER_CELLS:
-            raise DataError(
-                f"{path}, line {sentence.lines[0]}: a header, {' '.join(sentence.rows[0])}; remove this line"
-            )
+        for line, row in zip(sentence.lines, sentence.rows, strict=True):
+            first = sentence.number == 1 and line == sentence.lines[0]  # elsewhere a single cell may be a word
+            if (first or table.width > 1) and all(cell.strip("\ufeff").lower() in HEADER_CELLS for cell in row):
+                raise DataError(f"{path}, line {line}: a header, {' '.join(row)}; remove this line")
         if columns.has_index:
             words = tuple(_WITH_INDEX.sub(r"\1", word) for word in words)
         labels = sentence.column(columns.label, str(path)) if reads_labels else None

@@ -79,6 +79,18 @@ def find_delimiter(text: str, usual: str, needed: Sequence[str]) -> str:
     return usual if len(names[usual]) > 1 else max(names, key=lambda delimiter: len(names[delimiter]))
 
 
+def repeated_headers(rows: Sequence[Record], header: Sequence[str], file: str) -> set[int]:
+    """The lines of rows that repeat the header, as in tables that are joined with their headers; a warning counts
+    them."""
+    lines = [line for line, fields in rows if [field.strip("\ufeff \t") for field in fields] == [*header]]
+    if lines:
+        _logger.warning(
+            "%s: rows that repeat the header, which are read as blank: %s of %s, the first in line %d",
+            *(file, f"{len(lines):,}", f"{len(rows):,}", lines[0]),
+        )
+    return set(lines)
+
+
 def read_records(text: str, file: str, delimiter: str, quotes: Quotes = "auto") -> list[Record]:
     """The rows of a table, the header first. Empty lines are not rows, except in a table of one column.
 

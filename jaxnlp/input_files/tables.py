@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from jaxnlp.corpus import DataError, SourceRows
-from jaxnlp.input_files.delimited import Quotes, between, find_delimiter, header_fields, read_records, stated_delimiter
+from jaxnlp.input_files.delimited import (
+    Quotes,
+    between,
+    find_delimiter,
+    header_fields,
+    read_records,
+    repeated_headers,
+    stated_delimiter,
+)
 from jaxnlp.input_files.json_objects import json_objects
 from jaxnlp.input_files.text_files import UTF_8, has_surrogate, is_blank, read_text_file, warn_of_skipped
 
@@ -246,11 +254,12 @@ def _delimited_table(
     header = tuple(name.strip() for record in records[:1] for name in record.fields)
     where = f"{path}, line {records[0].line if records else 1}"
     indices = _indices(header, where, columns, between(delimiter), labelled)
+    repeated = repeated_headers(records[1:], header, str(path))
     rows = [
         TableRow(
             line,
             str(number) if columns.id is None else fields[indices[columns.id]],
-            tuple(_unless_null(fields[indices[name]]) for name in columns.texts),
+            tuple("" if line in repeated else _unless_null(fields[indices[name]]) for name in columns.texts),
             _unless_null(fields[indices[columns.label]].strip()) if columns.label in indices else None,
             tuple(fields),
         )

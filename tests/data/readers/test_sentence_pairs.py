@@ -180,6 +180,16 @@ def test_a_first_line_of_names_is_a_header_and_short_words_may_be_codes_or_a_pai
     assert len(read_pairs([path])[0]) == 2
 
 
+def test_the_header_of_pairs_that_were_joined_to_others_is_no_pair(tmp_path, caplog):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("English\tGerman\none\teins\n\ufeffEnglish\tGerman\ntwo\tzwei\n", encoding="utf-8")
+    found, source, _ = read_pairs([path])
+    assert [(one.source, one.line) for one in found] == [("one", 2), ("two", 4)]
+    assert len(source.names) == 4
+    repeated = "rows that repeat the header, which are read as blank: 1 of 3, the first in line 3"
+    assert f"{path}: {repeated}" in caplog.messages
+
+
 def test_two_files_are_scored_as_in_training_and_three_are_refused(files):
     assert read_pairs_or_sources(files)[0] == read_pairs(files)[0]
     assert read_pairs_or_sources(files, reverse=True)[0] == read_pairs(files, reverse=True)[0]

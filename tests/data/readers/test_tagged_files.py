@@ -113,6 +113,7 @@ def test_tags_of_several_columns_are_a_tuple_of_each_word(write):
         ("\tO\n", "x.txt", r"line 1 \(sentence 1, word 1\): expected text in column 0, where 0 is the first column"),
         ("\n\n", "x.txt", "x.txt has no sentences"),
         ("tokens\tlabels\nAnn\tPROPN\n", "x.tsv", "x.tsv, line 1: a header, tokens labels; remove this line"),
+        ("Ann\tPROPN\n\n\ufefftoken\tpos\n", "x.tsv", "x.tsv, line 3: a header, .*; remove this line"),
         ("Token\tPOS\nAnn\tPROPN\n", "x.tsv", "x.tsv, line 1: a header, Token POS; remove this line"),
     ],
 )  # fmt: skip

@@ -57,6 +57,20 @@ def test_the_same_rows_in_every_format(tmp_path, name, text):
     ]
 
 
+def test_the_header_of_a_table_that_was_joined_to_another_is_a_blank_row(tmp_path, caplog):
+    text = "text,label\none,a\n\ufefftext, label\ntwo,b\ntext,label\ntext,b\n"
+    path = written(tmp_path, text, "t.csv")
+    table = read_table(path, COLUMNS)
+    assert [(row.line, row.texts) for row in table.rows if not row.is_blank] == [
+        (2, ("one",)),
+        (4, ("two",)),
+        (6, ("text",)),
+    ]
+    assert len(table.rows) == 5
+    repeated = "rows that repeat the header, which are read as blank: 2 of 5, the first in line 3"
+    assert caplog.messages == [f"{path}: {repeated}"]
+
+
 def test_labels_of_json_are_texts_numbers_and_lists(tmp_path):
     found = [4, 4.5, True, None, math.nan, ["x", 1], [], "x"]
     path = written(tmp_path, lines(*({"text": "t", "label": label} for label in found)), "t.jsonl")
