@@ -74,8 +74,8 @@ def read_pairs(
         if not known:
             _warn_of_quotes(paths[0], columns)
         if header := _is_header(paths[0], columns[0]):
-            rows = [Record(line, [*pair]) for line, pair in enumerate(columns[1:], 2)]
-            repeated = repeated_headers(rows, [name.strip() for name in columns[0]], str(paths[0]))
+            records = [Record(line, [*pair]) for line, pair in enumerate(columns[1:], 2)]
+            repeated = repeated_headers(records, [name.strip() for name in columns[0]], str(paths[0]))
             columns = [("", "") if line in {1, *repeated} else pair for line, pair in enumerate(columns, 1)]
         if not known:
             _warn_of_columns(paths[0], files[0])

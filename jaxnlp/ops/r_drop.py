@@ -50,14 +50,13 @@ def linear_r_drop(
 
     @jax.checkpoint
     def of_chunk(x: jax.Array, targets: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
-        logits = [product(x[:, reading].astype(dtype), short_w, "nd,dv->nv").astype(wide) for reading in range(2)]
+        p, q = (product(x[:, reading].astype(dtype), short_w, "nd,dv->nv").astype(wide) for reading in range(2))
         if b is not None:
-            logits = [z + b.astype(wide)[None] for z in logits]
-        losses = [cross_entropy(z, targets, weights, label_smoothing=label_smoothing) for z in logits]
-        divergence = (jnp.where(weights != 0, symmetric_kl(*logits), 0.0) * weights).sum()
-        return sum(one.objective for one in losses) / 2.0 + weight / 4.0 * divergence, sum(
-            one.nll for one in losses
-        ) / 2.0
+            p, q = (z + b.astype(wide)[None] for z in (p, q))
+        first, second = (cross_entropy(z, targets, weights, label_smoothing=label_smoothing) for z in (p, q))
+        divergence = (jnp.where(weights != 0, symmetric_kl(p, q), 0.0) * weights).sum()
+        objective = (first.objective + second.objective) / 2.0 + weight / 4.0 * divergence
+        return objective, (first.nll + second.nll) / 2.0
 
     chunk = max(1, chunk_length(2 * count, vocabulary) // 2)
     parts = (dealt(a, chunk) for a in (x, targets, loss_mask.astype(wide)))

@@ -92,7 +92,7 @@ def _step(model: Any, options: DynamicPerplexity) -> Callable[..., tuple[_Learne
         read = model.apply(
             {"params": params}, segment["tokens"], states, method="read", lengths=mask.sum(axis=1, dtype=jnp.int32)
         )
-        found = cross_entropy(model.logits(params, read.hidden), segment["targets"], mask)
+        found = cross_entropy(model.logits(params, read.hidden), jnp.asarray(segment["targets"]), jnp.asarray(mask))
         return found.objective / found.count, (found.nll, found.count, read.states)
 
     def step(trained: Params, learner: _Learner, segment: NumpyBatch) -> tuple[_Learner, tuple[Array, Array]]:
