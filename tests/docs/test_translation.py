@@ -66,6 +66,23 @@ def test_seeds_are_what_the_ledger_holds(root, page):
         assert float(deviation) == pytest.approx(np.std(tests, ddof=1), abs=0.011)
 
 
+def test_positions_are_what_the_ledger_holds(root, page):
+    section = page.split("Rotary positions helped most.", 1)[1]
+    rows = re.findall(r"^\| `([\w-]+)` \| ([\d.]+) \| ([\d.]*) ?\| ([\d.]+) \|$", section, re.M)
+    assert [name for name, *_ in rows] == [
+        f"{recipe}{positions}"
+        for recipe in ("multi30k_transformer", "chr_en_transformer")
+        for positions in ("", "-sinusoidal")
+    ]
+    for name, validation, test, greedy in rows:
+        assert float(validation) == pytest.approx(by_search(root, name)["bleu", 5, 0.6]["value"], abs=0.0051)
+        if test:
+            assert float(test) == pytest.approx(by_search(root, name, "test")["bleu", 5, 0.6]["value"], abs=0.0051)
+        lines = (root / "docs" / "results" / f"{name}.metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        best = max(row["bleu"] for row in map(json.loads, lines) if row["split"] == "validation")
+        assert float(greedy) == pytest.approx(best, abs=0.0051)
+
+
 def test_birth_places_are_what_the_ledger_holds(root, page):
     rows = re.findall(r"^\| `(names_[\w-]+)`.* \| ([\d.]+)% \| (\d+) \| ([\d,]+) s \|$", page, re.M)
     held = {path.stem for path in (root / "docs" / "results").glob("names_text_to_text*.json")}
@@ -89,7 +106,7 @@ def test_pretraining_on_captions_helps_only_early(root, page):
         ).groups(),
     )
     found = {}
-    for name in ("multi30k_transformer", "multi30k_transformer-pretrained"):
+    for name in ("multi30k_transformer-sinusoidal", "multi30k_transformer-pretrained"):
         lines = (root / "docs" / "results" / f"{name}.metrics.jsonl").read_text(encoding="utf-8").splitlines()
         found[name] = {row["step"]: row["bleu"] for row in map(json.loads, lines) if row["split"] == "validation"}
     plain, pretrained = found.values()
