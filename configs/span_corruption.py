@@ -7,12 +7,10 @@ Expect: 1.61 nats per token of removed spans, on 1,159 held-out captions.
 Command: jaxnlp train span_corruption --workdir runs/span_corruption
 """
 
-import dataclasses
-
 from configs import multi30k_transformer
 from data.span_corruption import CorruptedText
 from jaxnlp.tasks.text_to_text import TextToText
-from train.config import TrainConfig
+from train.config import TrainConfig, update
 from train.optimizer import AdamW
 from train.optimizer.schedules import Cosine
 
@@ -25,7 +23,7 @@ def get_config() -> TrainConfig:
             files=("train.en.gz", "train.de.gz"),
             lengths=(8, 12, 16, 20, 24, 32, 48, 64),
         ),
-        model=dataclasses.replace(multi30k_transformer.get_config().model, positions="sinusoidal"),
+        model=update(multi30k_transformer.get_config(), **{"model.positions": "sinusoidal"}).model,
         task=TextToText(),
         optimizer=AdamW(learning_rate=3e-3, beta2=0.98, schedule=Cosine(warmup=500, min_lr_ratio=0.1)),
         total_steps=4_000,

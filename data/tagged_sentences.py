@@ -20,7 +20,15 @@ from data.readers.held_out import SplitFiles, held_out_note, hold_out
 from data.readers.raw_sentences import Counts, RawSentence
 from data.readers.repeated import warn_of_alike
 from data.readers.sentence_classes import find_file
-from data.readers.tagged_files import FileFormat, TagColumns, TaggedFile, TagSet, check_labels, read_tagged
+from data.readers.tagged_files import (
+    FileFormat,
+    TagColumns,
+    TaggedFile,
+    TagSet,
+    check_labels,
+    read_tagged,
+    scheme_of_file,
+)
 from data.readers.tagged_summary import summary
 from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import BatchSize, Count, Natural, PieceCount, UserPath
@@ -96,8 +104,8 @@ class TaggedSentences(SplitFiles):
     """Labels to read from CoNLL-U: Universal POS tags, the treebank's own (xpos), or morphological features (feats, one
     label for all features of a word); or several of these, each with its own output."""
     scheme: Literal["auto"] | Scheme = "auto"
-    """Scheme of the labels in your files; none = labels of words that are not entities; auto = inferred from the
-    labels."""
+    """Scheme of the labels in your files, not of positions of entities in JSON; none = labels of words that are not
+    entities; auto = inferred from the labels of each file."""
     train_scheme: Literal["bio", "bioes", "bmes"] = "bioes"
     """Scheme of the labels that the model predicts, if labels are entities."""
     predict: Literal["entities", "tags"] = "entities"
@@ -169,17 +177,21 @@ class TaggedSentences(SplitFiles):
         """
         files = self._files(seed)
         scheme = self._scheme(files["train"])
-        for file in files.values():
-            check_labels(file, scheme)
+        schemes = {  # sentences that are held out are those of the training file
+            split: scheme if file.name == files["train"].name else scheme_of_file(file, self.scheme, scheme)
+            for split, file in files.items()
+        }
+        for split, file in files.items():
+            check_labels(file, schemes[split])
         # A type that only occurs in sentences that are held out is a type of the training file.
         held_out = files["validation"].sentences if self.source == "files" and self.validation is None else []
         processor = self._processor(files["train"].sentences, held_out, scheme, processor)
         for one in processor.by_part.values():
             warn_of_alike(files["train"].name, one.types, "types")
-        rows = {split: self._rows(file, processor, scheme) for split, file in files.items()}
+        rows = {split: self._rows(file, processor, schemes[split]) for split, file in files.items()}
         train = rows.pop("train")
         require_batch(len(train), self.batch_size, "sentences")
-        description = summary(processor, {"training": train, **rows}, scheme, files["train"].counts)
+        description = summary(processor, {"training": train, **rows}, files["train"].counts)
         if held_out:
             kept = len(files["train"].sentences)
             description += "\n" + held_out_note(len(held_out), len(held_out) + kept, files["train"].name)
@@ -205,13 +217,7 @@ class TaggedSentences(SplitFiles):
         file = read_tagged(
             path, format=self.format, columns=self._columns, unit=processor.unit, labelled=None, encoding=self.encoding
         )
-        sentences = file.sentences
-        if sentences[0].labels is None or not processor.has_entities:
-            scheme = processor.scheme
-        else:
-            scheme = find_scheme([one.labels or () for one in sentences]) if self.scheme == "auto" else self.scheme
-            if scheme == "none":
-                scheme = "bio"  # so that the message names the first label that is not an entity label
+        scheme = scheme_of_file(file, self.scheme, None if processor.has_entities else "none")
         check_labels(file, scheme)
         whole = self._scored(file, file.sentences, processor, scheme)
         if not file.unlabelled:
@@ -276,6 +282,8 @@ class TaggedSentences(SplitFiles):
         known = KNOWN.get(self.source)
         if known is not None or self.parts:
             return "none" if known is None else known.scheme
+        if train.has_spans:
+            return "bio"
         if self.scheme != "auto":
             return self.scheme
         labels = [one.labels or () for one in train.sentences]

@@ -92,7 +92,8 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
                 continue
             words, labels = _labelled_words(annotated, unit, where, position, counts)
         if words:
-            yield RawSentence((line,) * len(words), number, words, labels)
+            has_spans = name is None and labels is not None
+            yield RawSentence((line,) * len(words), number, words, labels, has_spans=has_spans)
         else:
             counts.add_sentence("blank and skipped", position)
 

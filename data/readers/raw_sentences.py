@@ -16,6 +16,7 @@ class RawSentence(NamedTuple):
       words: [T].
       labels: in the scheme of the file [T], or tuples of tags of several kinds; None = none in the file.
       source: the sentence of a CoNLL-U file, for tags of several kinds.
+      has_spans: whether the file has positions of entities instead of labels, which are then BIO.
     """
 
     lines: tuple[int, ...]
@@ -23,6 +24,7 @@ class RawSentence(NamedTuple):
     words: tuple[str, ...]
     labels: tuple[Any, ...] | None
     source: TreeSentence | None = None
+    has_spans: bool = False
 
     @property
     def line(self) -> int:

@@ -12,7 +12,7 @@ from jaxnlp.input_files.json_objects import is_json
 from jaxnlp.input_files.text_files import UTF_8, read_text_file
 from jaxnlp.text.columns import parse_columns, position
 from jaxnlp.text.conllu import UNSPECIFIED, parse_conllu
-from jaxnlp.text.tag_schemes import Scheme, check_label
+from jaxnlp.text.tag_schemes import Scheme, belongs, check_label, find_scheme
 from jaxnlp.text.word_split import Unit
 
 FileFormat = Literal["auto", "columns", "json", "conllu"]
@@ -54,6 +54,11 @@ class TaggedFile(NamedTuple):
     sentences: list[RawSentence]
     counts: Counts
     unlabelled: Sequence[RawSentence] = ()
+
+    @property
+    def has_spans(self) -> bool:
+        """Whether all sentences have positions of entities, which the reader writes as BIO."""
+        return all(one.has_spans for one in self.sentences)
 
 
 def tagged_format(path: Path, text: str) -> FileFormat:
@@ -115,6 +120,29 @@ def read_tagged(
         where = f"{path}, line {without[0].line} (sentence {without[0].number})"
         raise DataError(f"{where}: expected a label for each word, got none{hint}")
     return TaggedFile(str(path), sentences, counts)
+
+
+def scheme_of_file(file: TaggedFile, given: Literal["auto"] | Scheme, training: Scheme | None = None) -> Scheme:
+    """The scheme of a file's labels; none if `training` is.
+
+    Args:
+      given: the scheme of labels in files; it does not apply to positions of entities. auto = found.
+      training: the scheme of the training file, which is kept if it has all labels, or if no scheme has; None = not
+        known.
+    """
+    if training == "none":
+        return "none"
+    if file.has_spans:
+        return "bio"
+    rows = [one.labels or () for one in file.sentences]
+    found = find_scheme(rows) if given == "auto" else given
+    if found == "none":
+        found = training or "bio"  # so that the message names the first label that is not an entity label
+
+    def fits(scheme: Scheme) -> bool:
+        return all(belongs(label, scheme) for row in rows for label in row)
+
+    return training if given == "auto" and training and (fits(training) or not fits(found)) else found
 
 
 def check_labels(file: TaggedFile, scheme: Scheme) -> None:

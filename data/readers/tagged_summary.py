@@ -8,7 +8,6 @@ import numpy as np
 from data.readers.raw_sentences import Counts
 from data.readers.repeated import repeated_notes
 from jaxnlp.text import most_frequent
-from jaxnlp.text.tag_schemes import Scheme
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 
 SHOWN_TYPES = 20
@@ -18,7 +17,6 @@ SHOWN_TYPES = 20
 def summary(
     processor: TaggerProcessor,
     splits: Mapping[str, Sequence[TaggedSentence]],
-    scheme: Scheme,
     counts: Counts,
 ) -> str:
     """Lines with the numbers of sentences, words, types and unknown words, and with possible problems.
@@ -26,7 +24,6 @@ def summary(
     Args:
       processor: the processor of the data.
       splits: the sentences of each split, `training` first.
-      scheme: the scheme of the labels in the files.
       counts: the counts of the training sentences. Those of the other splits are their notes, which a run also prints.
     """
     lines = []
@@ -47,8 +44,8 @@ def summary(
         more = f", and {len(order) - SHOWN_TYPES} more" if len(order) > SHOWN_TYPES else ""
         what = f"{sum(kinds.values()):,} entities" if one.has_entities else f"{part} labels".strip()
         lines.append(f"{what} of {len(order)} types in training: {shown}{more}")
-    if processor.has_entities and scheme != processor.scheme:
-        lines.append(f"labels are read as {scheme} and converted to {processor.scheme}")
+    if schemes := dict.fromkeys(one.scheme for rows in splits.values() for one in rows if one.scheme):
+        lines.append(f"labels are read as {' and '.join(schemes)} and converted to {processor.scheme}")
     lines += [f"training: {note}" for note in counts.notes()]
     texts = {name: [(" ".join(one.words),) for one in sentences] for name, sentences in splits.items()}
     lines += repeated_notes("sentences", texts.pop("training"), texts)

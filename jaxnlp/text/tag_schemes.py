@@ -73,12 +73,17 @@ def prefix_and_type(label: str) -> tuple[str, str]:
     return prefix, kind
 
 
+def belongs(label: str, scheme: Scheme) -> bool:
+    """Whether a label belongs to the scheme; to none, every label does that is not empty."""
+    if scheme == "none":
+        return bool(label)
+    prefix, kind = prefix_and_type(label)
+    return label == OUTSIDE or (prefix in PREFIXES[scheme] and bool(kind))
+
+
 def check_label(label: str, scheme: Scheme) -> None:
     """Raises ValueError unless a label belongs to the scheme; the message names the expected labels."""
-    if scheme == "none" and label:
-        return
-    prefix, kind = prefix_and_type(label)
-    if label != OUTSIDE and (scheme == "none" or prefix not in PREFIXES[scheme] or not kind):
+    if not belongs(label, scheme):
         forms = "a label" if scheme == "none" else ", ".join([OUTSIDE, *(f"{p}-TYPE" for p in PREFIXES[scheme])])
         raise ValueError(f"the label {label!r} does not belong to the scheme {scheme}: expected {forms}")
 

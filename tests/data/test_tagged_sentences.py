@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import re
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 
 from data import DataError
 from data.tagged_sentences import TaggedSentences
+from jaxnlp.text.tag_schemes import convert
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 GRAMMAR = TaggedSentences(sentences=120, held_out_sentences=30, batch_size=8, evaluation_batch_size=16)
@@ -216,6 +218,78 @@ def test_labels_of_bilou_are_entities_and_written_as_in_the_file(tmp_path):
     assert (example.labels, example.scheme) == (("S-PER", "O", "B-LOC", "E-LOC"), "bilou")
     assert "labels are read as bilou and converted to bioes" in found.description
     assert "may not follow" not in found.description
+
+
+WORDS, LABELS = ("Ann", "sees", "New", "York", "City", "Hall"), ("B-PER", "O", "B-LOC", "I-LOC", "I-LOC", "B-LOC")
+
+
+def written(path, form, *, words=WORDS, labels=LABELS, rows=12):
+    """Writes a sentence several times: as columns or labelled words in a scheme, or as a text with positions."""
+    if form == "spans":
+        entities = [[0, 3, "PER"], [9, 22, "LOC"], [23, 27, "LOC"]]
+        line = json.dumps({"text": " ".join(words), "label": entities}) + "\n"
+    elif form.startswith("words "):
+        line = json.dumps({"words": words, "labels": convert(labels, form.removeprefix("words "))}) + "\n"
+    else:
+        line = "".join(f"{word} {label}\n" for word, label in zip(words, convert(labels, form), strict=True)) + "\n"
+    path.write_text(line * rows)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("train", "validation", "scheme", "fields"),
+    [
+        ("bmes", "spans", "bio", {}),
+        ("spans", "bioes", None, {}),
+        ("spans", "bilou", "bilou", {}),
+        ("spans", "bmes", "bmes", {}),
+        ("spans", "bmewo", "bmewo", {}),
+        ("spans", "ioe2", "ioe2", {}),
+        ("bio", "bilou", "bilou", {}),
+        ("bmes", "bioes", None, {}),
+        ("bmes", "words bilou", "bilou", {}),
+        ("words ioe2", "bio", "bio", {}),
+        ("bioes", "spans", "bio", {}),
+        ("bmes", "spans", "bio", {"scheme": "bmes"}),
+        ("spans", "bmes", "bmes", {"scheme": "bmes"}),
+    ],
+)
+def test_each_file_has_a_scheme_of_its_own(tmp_path, train, validation, scheme, fields):
+    given = {split: written(tmp_path / split, form) for split, form in (("train", train), ("validation", validation))}
+    config = TaggedSentences(source="files", batch_size=4, **given, **fields)
+    found = config.load(0)
+    split = found.splits["validation"]
+    again = config.read_file(tmp_path / "validation", found.processor)
+    for example in (*split.examples, *again.examples):
+        assert example.words == WORDS
+        assert example.labels == ("S-PER", "O", "B-LOC", "I-LOC", "E-LOC", "S-LOC")
+        assert example.scheme == scheme
+    assert split.notes == again.notes == ()
+    same = config.read_file(tmp_path / "train", found.processor)
+    assert {one.labels for one in same.examples} == {split.examples[0].labels}
+
+
+def test_the_scheme_of_training_is_kept_where_it_fits_or_none_does(tmp_path):
+    given = {"train": written(tmp_path / "train", "bio"), "validation": str(tmp_path / "validation")}
+    config = TaggedSentences(source="files", batch_size=4, **given)
+    (tmp_path / "validation").write_text("Ann I-PER\n")  # of IOB1 and IO, too
+    assert config.load(0).splits["validation"].examples[0].scheme == "bio"
+    for label in ("X-PER", "B_PER", "VERB"):
+        (tmp_path / "validation").write_text(f"Ann B-PER\nsees {label}\n")
+        with pytest.raises(DataError, match=rf"line 2 .*: the label '{label}' does not belong to the scheme bio"):
+            config.load(0)
+    written(tmp_path / "validation", "bioes")
+    with pytest.raises(DataError, match="the label 'S-PER' does not belong to the scheme bio"):
+        dataclasses.replace(config, scheme="bio").load(0)
+
+
+def test_a_wrong_label_is_no_scheme_of_the_sentences_that_are_held_out(tmp_path):
+    text = TEXT.replace("I-LOC", "E-LOC", 20)
+    (held_out, _) = files(tmp_path).load(0).splits["validation"].examples
+    sentences = TEXT.split("\n\n")[:20]
+    sentences[int(held_out.name) - 1] = text.split("\n\n")[0]
+    with pytest.raises(DataError, match="the label 'E-LOC' does not belong to the scheme bio"):
+        files(tmp_path, "\n\n".join(sentences)).load(0)
 
 
 @pytest.mark.parametrize(

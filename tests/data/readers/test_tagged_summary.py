@@ -6,7 +6,7 @@ from jaxnlp.text.word_inputs import WordInputs
 
 
 def test_a_summary_says_what_the_data_has():
-    train = [TaggedSentence("1", ("Ann", "sees"), ("B-PER", "O")), TaggedSentence("2", ("Rome",), ("B-LOC",))]
+    train = [TaggedSentence("1", ("Ann", "sees"), ("B-PER", "O")), TaggedSentence("2", ("Rome",), ("B-LOC",), "iob1")]
     processor = TaggerProcessor(
         WordInputs.of_sentences(one.words for one in train), labels_of(("LOC", "PER"), "bio"), "bio"
     )
@@ -15,7 +15,7 @@ def test_a_summary_says_what_the_data_has():
     counts.add_illegal(RawSentence((9,), 4, ("a",), ("O",)), [])
     counts.add_divided(RawSentence((12,) * 2_000, 5, ("a",) * 2_000, None))
     held_out = [TaggedSentence("1", ("Ann", "falls"), ("B-PER", "O"))]
-    text = summary(processor, {"training": train, "validation": held_out}, "iob1", counts)
+    text = summary(processor, {"training": train, "validation": held_out}, counts)
     assert text.split("\n") == [
         "training: 2 sentences, 3 words, longest 2",
         "validation: 1 sentence, 2 words, longest 2, 50.0% unknown",
