@@ -20,8 +20,8 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
     """Lets a function of a trained model and a list of inputs also take a single input.
 
     A text, a path or an image [I, I, R] is one input: its result is returned, not a list. The argument `pairs`, the
-    second texts, is then also a single text. An array of texts is a list. The signature and the docstring do not
-    change.
+    second texts, is then also a single text. An array of texts is a list. A list of pairs of texts, such as tuples, is
+    divided into the inputs and `pairs`. The signature and the docstring do not change.
     """
     signature = inspect.signature(function)
     name = list(signature.parameters)[1]
@@ -34,6 +34,8 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
             seconds = {} if pairs is None else {"pairs": [pairs]}
             return function(**given | {name: [inputs]} | seconds)[0]
         items = listed(inputs, f"{function.__name__}: expected one input")
+        if pairs is None and "pairs" in signature.parameters and items and all(map(_is_pair, items)):
+            return function(**given | dict(zip((name, "pairs"), map(list, zip(*items, strict=True)), strict=True)))
         if isinstance(pairs, str):
             raise ValueError(f"{function.__name__}: a list of inputs needs a list of second texts, got one text")
         seconds = {} if pairs is None else {"pairs": listed(pairs, f"{function.__name__}: expected one second text")}
@@ -116,3 +118,8 @@ def is_one(inputs: Any) -> bool:
         case object(ndim=2 | 3):  # an array of NumPy, JAX or PyTorch
             return True
     return not isinstance(inputs, Iterable) and np.ndim(inputs) in (2, 3)  # Pillow's images are not iterable
+
+
+def _is_pair(item: Any) -> bool:
+    """Whether an input is two texts, one of which may be missing, in a tuple, a list or a row of an array."""
+    return isinstance(item, tuple | list | np.ndarray) and len(item) == 2 and any(isinstance(text, str) for text in item)

@@ -101,7 +101,7 @@ def predict(
 
     Args:
       inputs: one, or a list: texts; or images: files, Pillow's images, or arrays for
-        `jaxnlp.images.reading.with_channels`.
+        `jaxnlp.images.reading.with_channels`; a list can also have pairs of texts, without `pairs`.
       pairs: the second text of each, if the model reads pairs.
       part: of a model of several parts: the name of one; None = the only part that fits the number of texts.
       threshold: lowest probability of a predicted class, or of the second of two; None = that in the run's folder, if

@@ -29,6 +29,8 @@ def test_a_pair_is_given_as_its_first_text_is():
     assert joined("m", "a", "b") == "a+b"
     assert joined("m", "a", pairs="bc") == "a+bc"
     assert joined("m", ["a", "c"], ["b", "d"]) == ["a+b", "c+d"]
+    for pairs in [("a", "b"), ("c", "d")], [["a", "b"], ["c", "d"]], np.array([["a", "b"], ["c", "d"]]):
+        assert joined("m", pairs) == ["a+b", "c+d"]
     with pytest.raises(ValueError, match="joined: a list of inputs needs a list of second texts, got one text"):
         joined("m", ["a", "c"], "bd")
 

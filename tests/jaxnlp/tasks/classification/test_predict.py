@@ -47,9 +47,12 @@ def test_any_number_of_classes_and_numbers(text_run):
     assert number.probabilities == {}
 
 
-def test_pairs_are_two_lists_or_two_texts(make_classifier):
+def test_pairs_are_two_lists_or_two_texts_or_a_list_of_pairs(make_classifier):
     trained = make_classifier(texts=2, targets=Number(0.0, 2.0))
     both = trained.predict(["the cat", "fish"], ["a dog", "the mat"])
+    assert trained.predict([("the cat", "a dog"), ("fish", "the mat")]) == both
+    with pytest.raises(ValueError, match="replace missing values"):
+        trained.predict([("the cat", "a dog"), ("fish", None)])
     assert trained.predict("fish", "the mat").label == pytest.approx(both[1].label, abs=1e-5)
     with pytest.raises(ValueError, match="expected a second text for each text; got 2 texts and 1 second texts"):
         trained.predict(["a", "b"], ["c"])
