@@ -80,17 +80,17 @@ class _NamesConfig(Questions):
         }
         if validation:
             splits["validation"] = Split(buckets.one_pass(validation, self.evaluation_batch_size)[0])
-        if known is None:
-            of_each_shape = [buckets.pad([], self.batch_size, length) for length in buckets.lengths]
-        else:
-            of_each_shape = buckets.of_each_shape(known, self.batch_size)
         return Corpus(
             train=iterable(buckets.endless(train, self.batch_size, seed=seed)),
             splits=splits,
             processor=vocabulary,
             description=description,
             fingerprint=names.fingerprint,
-            of_each_shape=of_each_shape,
+            of_each_shape=(
+                buckets.of_each_length(self.batch_size)
+                if known is None
+                else buckets.of_each_shape(known, self.batch_size)
+            ),
         )
 
 

@@ -5,7 +5,6 @@ that a sentence with one span loses its end: text may follow the last span, as i
 """
 
 import dataclasses
-import functools
 import hashlib
 import itertools
 import json
@@ -17,9 +16,10 @@ import numpy as np
 
 from data import Corpus, DataError, Split, require_processor
 from data.download import locate_folder
+from data.pipelines.buckets import rows_of
 from data.pipelines.fingerprints import fingerprint
-from data.pipelines.pair_batches import Ids, longer_side, padding_share, pair_batch, vocabulary_note
-from data.pipelines.shapes import Shapes
+from data.pipelines.lengths import up_to
+from data.pipelines.pair_batches import Ids, longer_side, padding_share, pair_buckets, vocabulary_note
 from data.readers.file_options import TextFiles
 from jaxnlp.config import BatchSize, BatchTokens, Count, ProperFraction, TokenCount, UserPath, Within
 from jaxnlp.input_files.tables import warn_of_tables
@@ -240,23 +240,20 @@ class CorruptedText(TextFiles):
 
         first = epoch(0)
         longest = max(map(len, (*texts, *validation))) + ADDED
-        shapes = Shapes(self.lengths, self.batch_tokens, self.batch_size).up_to(longest)
-        if self.few_lengths:
-            shapes = shapes.fitted(list(map(longer_side, first)))
-        batch = functools.partial(pair_batch, start=subwords.start)
-        batches, _ = shapes.one_pass(corrupted(validation, 0), longer_side, batch)
+        lengths = up_to(longest, self.lengths, list(map(longer_side, first)), few=self.few_lengths)
+        buckets, size = pair_buckets(lengths, start=subwords.start), rows_of(self.batch_tokens, self.batch_size)
         return Corpus(
-            train=shapes.epochs(epoch, longer_side, batch, seed=seed),
-            splits={"validation": Split(batches)},
+            train=buckets.epochs(epoch, size, seed=seed),
+            splits={"validation": Split(buckets.one_pass(corrupted(validation, 0), size)[0])},
             processor=processor,
             description=(
                 f"{len(texts):,} texts of {sum(map(len, texts)):,} tokens for training, {len(validation):,} for "
                 f"validation{left_out}; {vocabulary_note(processor, first, saved=saved)}; "
-                f"{self.corruption_rate:.0%} of the tokens are removed; {padding_share(first, shapes):.0%} of the "
-                "positions in training batches are padding"
+                f"{self.corruption_rate:.0%} of the tokens are removed; {padding_share(first, buckets, size):.0%} of "
+                "the positions in training batches are padding"
             ),
             fingerprint=fingerprint(json.dumps([processor.to_json(), train, held])),
-            of_each_shape=shapes.of_each_shape(batch),
+            of_each_shape=buckets.of_each_length(size),
         )
 
     def _paths(self) -> list[Path]:

@@ -12,20 +12,20 @@ import numpy as np
 
 from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.download import locate_folder
+from data.pipelines.buckets import Buckets, rows_of
 from data.pipelines.epochs import keeps_last
 from data.pipelines.fingerprints import fingerprint
-from data.pipelines.lengths import fitting
+from data.pipelines.lengths import fitting, up_to
 from data.pipelines.pair_batches import (
     Ids,
     dropped_out,
     encoded,
     longer_side,
     padding_share,
-    pair_batch,
+    pair_buckets,
     pairs_split,
     vocabulary_note,
 )
-from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
 from data.readers.repeated import repeated_notes
 from data.readers.sentence_pairs import ReadPairs, held_out, lines_of, read_pairs, read_pairs_or_sources
@@ -91,19 +91,16 @@ class SentencePairs(DataConfig):
             return TranslationProcessor(both, both)
         return TranslationProcessor(self._trained(sources), self._trained(targets))
 
-    def shapes(self, lengths: Sequence[int], longest: int) -> Shapes:
-        """The shapes of training batches.
+    def buckets(self, lengths: Sequence[int], longest: int, processor: TranslationProcessor) -> Buckets[Ids]:
+        """The batches of pairs.
 
         Args:
           lengths: of training pairs, for which few lengths are chosen.
           longest: maximum length of a pair of any epoch and split.
+          processor: the tokenizers.
         """
-        shapes = Shapes(self.lengths, self.batch_tokens, self.batch_size).up_to(longest)
-        return shapes.fitted(lengths) if self.few_lengths else shapes
-
-    def evaluation_shapes(self, shapes: Shapes) -> Shapes:
-        """Those of evaluation batches, with the same lengths."""
-        return dataclasses.replace(shapes, tokens=self.evaluation_batch_tokens, most_rows=None)
+        lengths = up_to(longest, self.lengths, lengths, few=self.few_lengths)
+        return pair_buckets(lengths, start=processor.target.start)
 
     def file_split(
         self, pairs: Sequence[SentencePair], source: SourceRows, processor: TranslationProcessor, file: str
@@ -111,8 +108,8 @@ class SentencePairs(DataConfig):
         """One pass over the pairs of a file; see `pairs_split`."""
         ids = [encoded(pair, processor) for pair in pairs]
         lengths = [min(longer_side(pair), self.max_length) for pair in ids]
-        shapes = self.evaluation_shapes(self.shapes(lengths, max(lengths)))
-        return pairs_split(pairs, ids, shapes, start=processor.target.start, file=file, source=source)
+        buckets, size = self.buckets(lengths, max(lengths), processor), rows_of(self.evaluation_batch_tokens)
+        return pairs_split(pairs, ids, buckets, size, file=file, source=source)
 
     def check_dropout(self, processor: TranslationProcessor) -> None:
         """Raises DataError for BPE dropout with subwords of another kind."""
@@ -165,31 +162,29 @@ class SentencePairs(DataConfig):
         if self.bpe_dropout:
             epoch = keeps_last(self._dropped_out(kept, ids, processor, seed, longest))  # the first is read here, too
         first = ids if epoch is None else epoch(0)
-        lengths = list(map(longer_side, first))
-        shapes = self.shapes(lengths, longest)
-        scored = self.evaluation_shapes(shapes)
-        batch = functools.partial(pair_batch, start=processor.target.start)
+        buckets = self.buckets(list(map(longer_side, first)), longest, processor)
+        size, evaluation_size = rows_of(self.batch_tokens, self.batch_size), rows_of(self.evaluation_batch_tokens)
         if epoch is None:
-            batches = shapes.epochs_of_same(ids, longer_side, batch, seed=seed)
+            batches = buckets.epochs_of_same(ids, size, seed=seed)
         else:
-            batches = shapes.epochs(epoch, longer_side, batch, seed=seed)
+            batches = buckets.epochs(epoch, size, seed=seed)
         sources = {name: [(pair.source,) for pair in pairs] for name, (pairs, _) in held.items()}
         repeated = repeated_notes("sources", [(pair.source,) for pair in kept], sources)
         texts = [[(pair.source, pair.reference) for pair in of] for of in (train, *(of for of, _ in held.values()))]
         return Corpus(
             train=batches,
             splits={
-                name: pairs_split(pairs, held_ids[name], scored, start=processor.target.start, file=of)
+                name: pairs_split(pairs, held_ids[name], buckets, evaluation_size, file=of)
                 for name, (pairs, of) in held.items()
             },
             processor=processor,
             description=(
                 f"{description}; {vocabulary_note(processor, first, saved=saved)}; "
-                f"{padding_share(first, shapes):.0%} of the positions in training batches are padding"
+                f"{padding_share(first, buckets, size):.0%} of the positions in training batches are padding"
                 + "".join(f"\n{note}" for note in repeated)
             ),
             fingerprint=fingerprint(json.dumps([processor.to_json(), texts])),
-            of_each_shape=shapes.of_each_shape(batch, lengths if epoch is None else None),
+            of_each_shape=buckets.of_each_length(size, ids if epoch is None else None),
         )
 
     def _dropped_out(

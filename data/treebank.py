@@ -1,7 +1,6 @@
 """Dependency treebanks: UD English EWT, CoNLL-U files of your own, and sentences of a small grammar."""
 
 import dataclasses
-import functools
 import itertools
 import json
 from collections.abc import Sequence
@@ -10,10 +9,11 @@ from typing import Any, Literal
 
 from data import Corpus, DataError, Split, refuse_path, require_processor
 from data.download import locate_folder
+from data.pipelines.buckets import Buckets, rows_of
 from data.pipelines.fingerprints import fingerprint
-from data.pipelines.shapes import Shapes
+from data.pipelines.lengths import up_to
 from data.pipelines.transition_oracle import is_projective
-from data.pipelines.tree_batches import DerivedTree, derived, training_batches, tree_batch, tree_length, tree_split
+from data.pipelines.tree_batches import DerivedTree, derived, tree_buckets, tree_length, tree_split
 from data.readers.earlier_options import require_same_options
 from data.readers.held_out import SplitFiles, held_out_note, hold_out
 from data.readers.repeated import repeated_notes, warn_of_alike
@@ -85,8 +85,8 @@ class Treebank(SplitFiles):
         if drawn and self.tags in ("xpos", "both"):
             raise ValueError(f"data.tags {self.tags} needs a treebank; the small grammar has Universal POS tags only")
 
-    def shapes(self, lengths: Sequence[int], longest: int, processor: ParserProcessor) -> Shapes:
-        """The shapes of training batches.
+    def buckets(self, lengths: Sequence[int], longest: int, processor: ParserProcessor) -> Buckets[DerivedTree]:
+        """The batches of trees.
 
         Args:
           lengths: of training sentences, for which few lengths are chosen; see `tree_length`.
@@ -95,8 +95,7 @@ class Treebank(SplitFiles):
         """
         last = processor.inputs.longest
         every = (*(length for length in self.lengths if length < last), last)
-        shapes = Shapes(every, self.batch_words, self.batch_size).up_to(longest)
-        return shapes.fitted(lengths) if self.few_lengths else shapes
+        return tree_buckets(up_to(longest, every, lengths, few=self.few_lengths), processor)
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the treebank; the splits are `validation` and, if there is a file, `test`.
@@ -150,14 +149,15 @@ class Treebank(SplitFiles):
         content += [[one.lines for one in sentences] for sentences in splits.values()]
         longest = max(tree_length(processor, tree) for of_split in held.values() for tree in of_split)
         lengths = [tree_length(processor, tree) for tree in trees]
-        shapes = self.shapes(lengths, max(longest, *lengths), processor)
+        buckets = self.buckets(lengths, max(longest, *lengths), processor)
+        size = rows_of(self.batch_words, self.batch_size)
         return Corpus(
-            train=training_batches(trees, processor, shapes, seed=seed),
-            splits={name: self._split(of, held[name], processor, shapes) for name, of in splits.items()},
+            train=buckets.epochs_of_same(trees, size, seed=seed),
+            splits={name: self._split(of, held[name], processor, buckets) for name, of in splits.items()},
             processor=processor,
             description=description,
             fingerprint=fingerprint(json.dumps([processor.to_json(), content])),
-            of_each_shape=shapes.of_each_shape(functools.partial(tree_batch, processor), lengths),
+            of_each_shape=buckets.of_each_length(size, trees),
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
@@ -183,7 +183,7 @@ class Treebank(SplitFiles):
     def _scored(self, sentences: list[TreeSentence], processor: ParserProcessor) -> Split[TreeSentence]:
         trees = [self._derived(sentence, processor) for sentence in sentences]
         lengths = [tree_length(processor, tree) for tree in trees]
-        return self._split(sentences, trees, processor, self.shapes(lengths, max(lengths), processor))
+        return self._split(sentences, trees, processor, self.buckets(lengths, max(lengths), processor))
 
     def _sentences(self, seed: int) -> dict[str, list[TreeSentence]]:
         """The sentences of each split, including `train`."""
@@ -255,14 +255,13 @@ class Treebank(SplitFiles):
         sentences: Sequence[TreeSentence],
         trees: Sequence[DerivedTree],
         processor: ParserProcessor,
-        shapes: Shapes,
+        buckets: Buckets[DerivedTree],
     ) -> Split[TreeSentence]:
         crossed = sum(not is_projective(sentence.heads) for sentence in sentences if sentence.heads is not None)
         notes = [f"{crossed:,} of {len(sentences):,} trees are not projective"] if crossed else []
         notes += processor.tag_note(sentences)
         notes += processor.relation_note(sentences)
-        shapes = dataclasses.replace(shapes, tokens=self.evaluation_batch_words, most_rows=None)
-        return tree_split(sentences, trees, processor, shapes, notes=tuple(notes))
+        return tree_split(sentences, trees, buckets, rows_of(self.evaluation_batch_words), notes=tuple(notes))
 
 
 def _tokenizer(given: Any) -> EncoderVocabulary | None:

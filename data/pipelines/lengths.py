@@ -32,13 +32,29 @@ def multiples(examples: Sequence[int], most: int, multiple: int, *, few: bool | 
     return (last,) if few else (*range(multiple, last, multiple), last)
 
 
+def up_to(longest: int, lengths: tuple[int, ...], examples: Sequence[int], *, few: bool | None) -> tuple[int, ...]:
+    """The lengths of batches up to the first one that fits the longest example.
+
+    >>> up_to(30, (8, 16, 32, 64), [3, 17], few=False)
+    (8, 16, 32)
+
+    Args:
+      longest: maximum length of an example of any epoch and split.
+      lengths: increasing lengths.
+      examples: lengths of training examples.
+      few: whether to replace more than `MOST_LENGTHS` lengths by few lengths for these examples.
+    """
+    lengths = lengths[: bisect.bisect_left(lengths, longest) + 1]
+    return few_lengths(examples, lengths[-1]) if few and len(lengths) > MOST_LENGTHS else lengths
+
+
 def few_lengths(
     examples: Sequence[int], longest: int, *, most: int = MOST_LENGTHS, multiple: int = 8
 ) -> tuple[int, ...]:
     """At most `most` lengths of batches with the least padding.
 
-    The exact optimum, by dynamic programming over the distinct lengths. In `Shapes`, batches have about the same number
-    of tokens, so the cost of an example is the length of its batch.
+    The exact optimum, by dynamic programming over the distinct lengths. Batches have about the same number of tokens,
+    so the cost of an example is the length of its batch.
 
     >>> few_lengths([5, 5, 5, 8, 30, 31, 32], 64, most=3, multiple=4)
     (8, 32, 64)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from data import NumpyBatch, Split
-from data.pipelines.shapes import Shapes
+from data.pipelines.buckets import Buckets, Size
 from jaxnlp.corpus import SourceRows
 from jaxnlp.text.bpe_dropout import BPEDropout
 from jaxnlp.text.padding import padded, row_mask
@@ -41,10 +41,14 @@ def longer_side(pair: Ids) -> int:
     return max(len(source), len(target))
 
 
-def padding_share(pairs: Sequence[Ids], shapes: Shapes) -> float:
+def pair_buckets(lengths: Sequence[int], *, start: int = START) -> Buckets[Ids]:
+    """Batches of pairs, with these lengths. Args: start: id of the start symbol of a target."""
+    return Buckets(lengths, longer_side, functools.partial(pair_batch, start=start))
+
+
+def padding_share(pairs: Sequence[Ids], buckets: Buckets[Ids], size: Size) -> float:
     """The share of padding in the batches of an epoch."""
-    groups = shapes.groups(list(map(longer_side, pairs)), range(len(pairs)))
-    cells = sum(2 * shapes.rows(bucket) * shapes.lengths[bucket] for bucket, _ in groups)
+    cells = sum(2 * rows * length for rows, length, _ in buckets.groups(pairs, size))
     return 1.0 - sum(len(source) + len(target) for source, target in pairs) / cells
 
 
@@ -73,9 +77,9 @@ def dropped_out(
 def pairs_split(
     pairs: Sequence[SentencePair],
     ids: Sequence[Ids],
-    shapes: Shapes,
+    buckets: Buckets[Ids],
+    size: Size,
     *,
-    start: int = START,
     file: str = "",
     source: SourceRows | None = None,
 ) -> Split[SentencePair]:
@@ -84,12 +88,12 @@ def pairs_split(
     Args:
       pairs: the pairs.
       ids: of each pair.
-      shapes: the shapes of the batches.
-      start: id of the start symbol of a target.
+      buckets: the batches.
+      size: B.
       file: name of the pairs' file, for the note; "" = none.
       source: all rows of this file; None = each is a pair.
     """
-    longest = shapes.lengths[-1]
+    longest = buckets.lengths[-1]
     notes = []
     if truncated := [index for index, pair in enumerate(ids) if longer_side(pair) > longest]:
         were = "pair was" if len(truncated) == 1 else "pairs were"
@@ -97,7 +101,7 @@ def pairs_split(
         where = f"line {line:,} of {file}" if file else f"line {line:,}"
         notes.append(f"{len(truncated):,} {were} truncated to {longest} tokens per side, the first in {where}")
     ids = [(_truncated(source, longest), _truncated(target, longest)) for source, target in ids]
-    batches, rows = shapes.one_pass(ids, longer_side, functools.partial(pair_batch, start=start))
+    batches, rows = buckets.one_pass(ids, size)
     return Split(
         batches,
         examples=tuple(pairs),

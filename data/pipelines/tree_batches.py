@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data import NumpyBatch, Split
-from data.pipelines.epochs import Epochs
-from data.pipelines.shapes import Shapes
+from data.pipelines.buckets import Buckets, Size
 from data.pipelines.transition_oracle import Derivation, derivation, lifted
 from jaxnlp.text.conllu import TreeSentence
 from jaxnlp.text.padding import padded, row_mask
@@ -100,23 +99,21 @@ def _transition_targets(trees: Sequence[DerivedTree], size: int, length: int) ->
     }
 
 
-def training_batches(trees: Sequence[DerivedTree], processor: ParserProcessor, shapes: Shapes, *, seed: int) -> Epochs:
-    """Endless batches, shuffled in each epoch, of about the same number of words."""
-    length, batch = functools.partial(tree_length, processor), functools.partial(tree_batch, processor)
-    return shapes.epochs_of_same(trees, length, batch, seed=seed)
+def tree_buckets(lengths: Sequence[int], processor: ParserProcessor) -> Buckets[DerivedTree]:
+    """Batches of trees, with these lengths."""
+    return Buckets(lengths, functools.partial(tree_length, processor), functools.partial(tree_batch, processor))
 
 
 def tree_split(
     sentences: Sequence[TreeSentence],
     trees: Sequence[DerivedTree],
-    processor: ParserProcessor,
-    shapes: Shapes,
+    buckets: Buckets[DerivedTree],
+    size: Size,
     *,
     notes: tuple[str, ...] = (),
 ) -> Split[TreeSentence]:
     """One pass over sentences, shorter ones first. Batches have targets if all sentences have trees."""
-    length, batch = functools.partial(tree_length, processor), functools.partial(tree_batch, processor)
-    batches, rows = shapes.one_pass(trees, length, batch)
+    batches, rows = buckets.one_pass(trees, size)
     return Split(
         batches,
         examples=tuple(sentences),

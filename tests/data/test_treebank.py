@@ -195,9 +195,9 @@ def test_wrong_fields_are_refused(fields, message):
 def test_the_last_length_is_the_maximum():
     config = dataclasses.replace(DRAWN, max_length=44)
     processor = config.load(0).processor
-    assert config.shapes([3, 43], 43, processor).lengths == (8, 16, 24, 32, 44)
-    assert config.shapes([3], 9, processor).lengths == (8, 16)
-    assert dataclasses.replace(config, lengths=()).shapes([3], 9, processor).lengths == (44,)
+    assert config.buckets([3, 43], 43, processor).lengths == (8, 16, 24, 32, 44)
+    assert config.buckets([3], 9, processor).lengths == (8, 16)
+    assert dataclasses.replace(config, lengths=()).buckets([3], 9, processor).lengths == (44,)
 
 
 def test_a_sentence_is_as_long_as_its_tokens_of_bert(files):

@@ -1,14 +1,19 @@
+import itertools
+
 import grain
 import numpy as np
 import pytest
 
-from data.pipelines.buckets import array_buckets, padded_batch
+from data.pipelines.buckets import Buckets, array_buckets, padded_batch, rows_of
 from data.pipelines.endless import shuffled
+from data.pipelines.lengths import up_to
 
 LENGTHS = np.random.default_rng(0).integers(1, 60, size=50)
 BATCH = 4
 POOL = 3
 BUCKETS = array_buckets(range(8, 65, 8))
+WORDS = np.random.default_rng(0).integers(1, 17, 101).tolist()
+NAMED = list(enumerate(WORDS, 1))
 
 
 def example(number):
@@ -131,3 +136,89 @@ def test_padded_fills_up_missing_rows(rows):
     assert not batch["loss_mask"][rows:].any()
     assert batch["loss_mask"].sum() == LENGTHS[:rows].sum()
     assert (batch["tokens"].dtype, batch["loss_mask"].dtype) == (np.int32, np.bool_)
+
+
+def length_of(example):
+    return example[1]
+
+
+def batch_of(examples, size, length):
+    """The name of each row, at as many places as it is long."""
+    names = np.zeros((size, length), int)
+    for row, (name, count) in enumerate(examples):
+        names[row, :count] = name
+    return {"names": names}
+
+
+SIZE = rows_of(32, 6)
+BY_TOKENS = Buckets((4, 8, 16), length_of, batch_of)
+
+
+def epochs(seed, examples=lambda epoch: NAMED):
+    return iter(BY_TOKENS.epochs(examples, SIZE, seed=seed))
+
+
+def names(batch):
+    return [int(row[0]) for row in batch["names"] if row[0]]
+
+
+def test_rows_times_length_is_at_most_the_number_of_tokens():
+    assert [SIZE(length) for length in BY_TOKENS.lengths] == [6, 4, 2]
+    assert [rows_of(32)(length) for length in (4, 64)] == [8, 1]
+
+
+@pytest.mark.parametrize("lengths", [[], [1], WORDS[:1], WORDS])
+def test_each_example_is_in_one_batch_that_it_fits_and_only_the_last_is_not_full(lengths):
+    groups = BY_TOKENS.groups([*enumerate(lengths)], SIZE, range(len(lengths)))
+    assert sorted(member for *_, members in groups for member in members) == list(range(len(lengths)))
+    assert all(len(members) == rows == SIZE(length) for rows, length, members in groups[:-1])
+    for rows, length, members in groups:
+        assert 1 <= len(members) <= rows
+        assert max(lengths[member] for member in members) <= length
+
+
+def test_one_pass_says_which_example_is_in_which_row():
+    batches, rows = BY_TOKENS.one_pass(NAMED, SIZE)
+    assert [name for batch in batches for name in names(batch)] == [NAMED[index][0] for index in rows]
+    assert sorted(rows) == list(range(len(NAMED)))
+    widths = [batch["names"].shape[1] for batch in batches]
+    assert widths == sorted(widths)
+
+
+def test_an_epoch_has_each_example_once_in_a_few_shapes():
+    count = len(BY_TOKENS.one_pass(NAMED, SIZE)[0])
+    batches = list(itertools.islice(epochs(0), 2 * count))
+    assert sorted(name for batch in batches for name in names(batch)) == sorted(2 * [name for name, _ in NAMED])
+    assert {batch["names"].shape for batch in batches} == {(6, 4), (4, 8), (2, 16)}
+
+
+def test_the_order_depends_only_on_seed_and_epoch():
+    def first(seed, skip=0):
+        return [names(batch) for batch in itertools.islice(epochs(seed), skip, skip + 10)]
+
+    assert first(0) == first(0)
+    assert first(0) != first(1)
+    assert first(0) != first(0, skip=len(BY_TOKENS.groups(NAMED, SIZE)))
+
+
+def test_an_iterator_continues_from_its_state_with_the_same_batches():
+    batches, again = (epochs(3, lambda epoch: NAMED[epoch:]) for _ in range(2))
+    for _ in range(60):
+        next(batches)
+    again.set_state(batches.get_state())
+    for _ in range(60):
+        np.testing.assert_array_equal(next(again)["names"], next(batches)["names"])
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_all_shapes_of_an_epoch_are_known_from_its_lengths(few):
+    examples = [(name, length) for name, length in enumerate([2, 9, 9, 10, 11, 24, 40] * 4, 1)]
+    lengths = [length for _, length in examples]
+    chosen = up_to(40, (4, 8, 12, 32, 48, 64), lengths, few=few)
+    assert chosen == ((16, 24, 48) if few else (4, 8, 12, 32, 48))
+    wide, size = Buckets(chosen, length_of, batch_of), rows_of(64)
+    batches = list(itertools.islice(iter(wide.epochs(lambda _: examples, size, seed=0)), 40))
+    known = wide.of_each_length(size, examples)
+    assert sorted(batch["names"].shape for batch in known) == sorted({batch["names"].shape for batch in batches})
+    # Epochs of other lengths may need all.
+    assert [batch["names"].shape[1] for batch in wide.of_each_length(size)] == list(wide.lengths)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from data.pipelines import lengths as module
-from data.pipelines.lengths import few_lengths, fitting, multiples
+from data.pipelines.lengths import few_lengths, fitting, multiples, up_to
 
 
 def cost(examples, chosen):
@@ -46,4 +46,13 @@ def test_a_length_fits_the_first_that_is_not_shorter():
 
 
 def test_the_examples_of_the_docstrings_run():
-    assert doctest.testmod(module) == (0, 3)
+    assert doctest.testmod(module) == (0, 4)
+
+
+def test_no_length_above_the_first_that_fits_is_needed():
+    assert up_to(5, (4, 8, 16), [5], few=False) == (4, 8)
+    assert up_to(16, (4, 8, 16), [5], few=False) == up_to(99, (4, 8, 16), [5], few=False) == (4, 8, 16)
+
+
+def test_few_lengths_stay():
+    assert up_to(16, (4, 8, 16), [5, 9], few=True) == (4, 8, 16)

@@ -3,19 +3,19 @@ import itertools
 import numpy as np
 import pytest
 
+from data.pipelines.buckets import rows_of
 from data.pipelines.pair_batches import (
     encoded,
-    longer_side,
     padding_share,
     pair_batch,
+    pair_buckets,
     pairs_split,
     vocabulary_note,
 )
-from data.pipelines.shapes import Shapes
 from jaxnlp.text.subwords import END, START, UNKNOWN, Subwords
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
-SHAPES = Shapes((4, 8, 16), tokens=32, most_rows=6)
+BUCKETS, SIZE = pair_buckets((4, 8, 16)), rows_of(32, 6)
 CHARACTERS = Subwords("characters", tuple("abcdefghij"))
 PROCESSOR = TranslationProcessor(CHARACTERS, CHARACTERS)
 
@@ -33,7 +33,7 @@ def ids(pairs):
 
 
 def split_of(pairs, **options):
-    return pairs_split(pairs, [encoded(pair, PROCESSOR) for pair in pairs], SHAPES, **options)
+    return pairs_split(pairs, [encoded(pair, PROCESSOR) for pair in pairs], BUCKETS, SIZE, **options)
 
 
 def texts(batch):
@@ -49,7 +49,8 @@ def test_pretrained_vocabularies_have_their_own_symbols():
     batch = pair_batch([([5, 6, 1], [7, 1])], 1, 4, start=0)
     assert batch["inputs"].tolist() == [[0, 7, 0, 0]]
     assert batch["targets"].tolist() == [[7, 1, 0, 0]]
-    split = pairs_split([SentencePair("a", "b")], [([5] * 20 + [1], [7, 1])], SHAPES, start=9)
+    buckets = pair_buckets((4, 8, 16), start=9)
+    split = pairs_split([SentencePair("a", "b")], [([5] * 20 + [1], [7, 1])], buckets, SIZE)
     (batch,) = split.batches
     assert batch["source"][0].tolist() == [5] * 15 + [1]
     assert batch["inputs"][0, :2].tolist() == [9, 7]
@@ -73,8 +74,8 @@ def test_inputs_begin_with_start_and_targets_end_with_end():
 
 
 def test_an_epoch_has_each_pair_once(pairs, ids):
-    batches, _ = SHAPES.one_pass(ids, longer_side, pair_batch)
-    endless = SHAPES.epochs_of_same(ids, longer_side, pair_batch, seed=0)
+    batches, _ = BUCKETS.one_pass(ids, SIZE)
+    endless = BUCKETS.epochs_of_same(ids, SIZE, seed=0)
     epochs = itertools.islice(endless, 2 * len(batches))
     assert sorted(found for batch in epochs for found in texts(batch)) == sorted(
         2 * [(pair.source, pair.reference) for pair in pairs]
@@ -82,9 +83,9 @@ def test_an_epoch_has_each_pair_once(pairs, ids):
 
 
 def test_padding_is_the_share_of_cells_without_a_token(ids):
-    batches, _ = SHAPES.one_pass(ids, longer_side, pair_batch)
+    batches, _ = BUCKETS.one_pass(ids, SIZE)
     masks = np.concatenate([batch[name].ravel() for batch in batches for name in ("source_mask", "loss_mask")])
-    assert padding_share(ids, SHAPES) == pytest.approx(1 - masks.mean())
+    assert padding_share(ids, BUCKETS, SIZE) == pytest.approx(1 - masks.mean())
 
 
 def test_a_split_has_every_pair_and_says_where_its_rows_are(pairs):
@@ -123,4 +124,4 @@ def test_the_share_of_unknown_tokens_is_named_above_one_percent():
 def test_pairs_without_a_reference_are_not_scored():
     split = split_of([SentencePair("ab"), SentencePair("c")])
     assert not split.scored
-    assert [found for batch in split.batches for found in texts(batch)] == [("ab", ""), ("c", "")]
+    assert [found for batch in split.batches for found in texts(batch)] == [("c", ""), ("ab", "")]

@@ -38,7 +38,7 @@ def test_a_split_is_sorted_by_length_and_padded_to_a_length():
 
 def test_a_batch_has_the_labels_of_its_rows_and_padding_of_the_length():
     examples, _ = tokenized(PROCESSOR, ROWS)
-    batch = table_buckets((4, 6), PROCESSOR).batch(examples[2:], 3)
+    batch = table_buckets((4, 6), PROCESSOR).pad(examples[2:], 3, 6)
     np.testing.assert_array_equal(batch["attention_mask"].sum(axis=1), [5, 4, 1])
     assert (batch["tokens"].shape, batch["labels"].tolist()) == ((3, 6), [1, 0, 0])
 

@@ -3,8 +3,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from data.pipelines.shapes import Shapes
-from data.pipelines.tree_batches import derived, training_batches, tree_batch, tree_split
+from data.pipelines.buckets import rows_of
+from data.pipelines.tree_batches import derived, tree_batch, tree_buckets, tree_split
 from data.small_grammar import grammar_sentences
 from jaxnlp.text.conllu import sentence_of
 from jaxnlp.text.parser_processor import ParserProcessor
@@ -16,7 +16,7 @@ SENTENCES = [
     sentence_of(one.words, one.tags, one.heads, one.relations, name=str(number))
     for number, one in enumerate(grammar_sentences(40, seed=5))
 ]
-SHAPES = Shapes((8, 16, 32), 64)
+LENGTHS, SIZE = (8, 16, 32), rows_of(64)
 
 
 def processor(system="arc_standard"):
@@ -28,7 +28,7 @@ def processor(system="arc_standard"):
 def test_batches_rebuild_the_trees_of_their_sentences(system):
     reader = processor(system)
     trees = [derived(sentence, reader) for sentence in SENTENCES]
-    split = tree_split(SENTENCES, trees, reader, SHAPES)
+    split = tree_split(SENTENCES, trees, tree_buckets(LENGTHS, reader), SIZE)
     kinds = kinds_of_transitions(reader.num_relations)
     rows = [(batch, row) for batch in split.batches for row in np.flatnonzero(batch["loss_mask"].any(axis=1))]
     assert sorted(split.rows.tolist()) == list(range(40))
@@ -44,7 +44,7 @@ def test_batches_rebuild_the_trees_of_their_sentences(system):
 def test_shapes_are_few_and_batches_hold_about_the_same_number_of_words():
     reader = processor()
     trees = [derived(sentence, reader) for sentence in SENTENCES]
-    batches = training_batches(trees, reader, SHAPES, seed=0)
+    batches = tree_buckets(LENGTHS, reader).epochs_of_same(trees, SIZE, seed=0)
     iterator = iter(batches)
     shapes = {next(iterator)["words"].shape for _ in range(40)}
     assert shapes <= {(8, 8), (4, 16), (2, 32)}
@@ -54,7 +54,7 @@ def test_shapes_are_few_and_batches_hold_about_the_same_number_of_words():
 def test_an_epoch_has_each_sentence_once_and_continues_from_a_saved_state():
     reader = processor()
     trees = [derived(sentence, reader) for sentence in SENTENCES]
-    iterator = iter(training_batches(trees, reader, SHAPES, seed=0))
+    iterator = iter(tree_buckets(LENGTHS, reader).epochs_of_same(trees, SIZE, seed=0))
     words = 0
     while words < sum(len(one.words) for one in SENTENCES):
         words += int(next(iterator)["word_mask"].sum())
@@ -123,6 +123,6 @@ def test_a_sentence_that_is_too_long_is_refused_before_its_tree_is_lifted(monkey
 def test_sentences_without_trees_are_not_scored_and_have_a_row_each():
     reader = processor()
     plain = [sentence_of(["a", "dog"], ["DET", "NOUN"]), SENTENCES[0]]
-    split = tree_split(plain, [derived(sentence, reader) for sentence in plain], reader, SHAPES)
+    split = tree_split(plain, [derived(sentence, reader) for sentence in plain], tree_buckets(LENGTHS, reader), SIZE)
     assert not split.scored
     assert sum(int(batch["loss_mask"].any(axis=1).sum()) for batch in split.batches) == 2
