@@ -1,6 +1,7 @@
 """Data sets and pipelines with NumPy, grain and jaxnlp.text. Does not use jax."""
 
 import textwrap
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from jaxnlp.corpus import Corpus, DataConfig, DataError, LazyBatch, NumpyBatch, Split
@@ -15,6 +16,7 @@ __all__ = [
     "refuse_path",
     "require_batch",
     "require_processor",
+    "require_same_options",
     "short_reason",
 ]
 
@@ -43,6 +45,21 @@ def require_processor(processor: Any, kind: type[P]) -> P:
             "trained on the same kind of data"
         )
     return processor
+
+
+def require_same_options(earlier: Any, options: Mapping[str, Any], fields: Mapping[str, str] | None = None) -> None:
+    """Raises DataError naming the first option that has another value in an earlier run.
+
+    Args:
+      earlier: has the earlier run's options as attributes.
+      options: the new run's values, by attribute.
+      fields: names of fields of `data` that differ from their attributes.
+    """
+    for name, value in options.items():
+        before = getattr(earlier, name)
+        if before != value:
+            field = (fields or {}).get(name, name)
+            raise DataError(f"data.{field} is {value}, but {before} in the earlier run; set it to {before}")
 
 
 def short_reason(error: Exception) -> str:

@@ -32,7 +32,8 @@ from data.pipelines.buckets import Buckets
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.pipelines.lengths import multiples
-from data.readers.held_out import SplitFiles, hold_out
+from data.readers.file_options import SplitFiles
+from data.readers.held_out import hold_out
 from data.readers.repeated import repeated_notes
 from jaxnlp.config import BatchSize, Count, Natural, UserPath, Within
 from jaxnlp.input_files.json_objects import json_objects

@@ -9,17 +9,17 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from data import Corpus, DataError, Split, refuse_path, require_batch, require_processor
+from data import Corpus, DataError, Split, refuse_path, require_batch, require_processor, require_same_options
 from data.download import locate_folder
 from data.pipelines.buckets import Buckets
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint
 from data.pipelines.lengths import multiples
-from data.readers.earlier_options import require_same_options
-from data.readers.held_out import SplitFiles, held_out_note, hold_out
+from data.readers.file_options import SplitFiles
+from data.readers.held_out import held_out_note, hold_out
+from data.readers.labelled_data_sets import find_file
 from data.readers.raw_sentences import Counts, RawSentence
 from data.readers.repeated import warn_of_alike
-from data.readers.sentence_classes import find_file
 from data.readers.tagged_files import (
     FileFormat,
     TagColumns,

@@ -16,7 +16,7 @@ from data.pipelines.endless import iterable, shuffled
 from data.pipelines.epochs import ENDLESS
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.pipelines.lengths import multiples
-from data.pipelines.schedules import PartSchedule, ScheduleName
+from data.pipelines.part_schedules import PartSchedule, ScheduleName
 from data.pipelines.table_batches import (
     Tokenized,
     oversampled,
@@ -28,17 +28,17 @@ from data.pipelines.table_batches import (
 )
 from data.readers.file_options import TableFiles
 from data.readers.held_out import folds_of
+from data.readers.labelled_data_sets import LabelledName
 from data.readers.labelled_texts import (
     PARTS,
     Predicted,
-    TextSource,
+    RowSource,
     parts_of_file,
     source_of_columns,
     table_files,
     table_source,
 )
 from data.readers.repeated import also_in
-from data.readers.sentence_classes import DataSet
 from data.readers.table_summary import summary
 from jaxnlp.config import BatchSize, Count, Natural, UserPath, Within
 from jaxnlp.input_files.tables import Columns, MissingColumnsError
@@ -61,7 +61,7 @@ class TextTable(TableFiles):
     """
 
     processor_fields = ("tokens", "vocabulary_size", "minimum_count")
-    source: Literal["table", DataSet] = "table"
+    source: Literal["table", LabelledName] = "table"
     """Your own table; MR, SST with five classes or two, TREC's questions, AFQMC's pairs of questions; or data of
     CS224N's default project: SST, film reviews (cfimdb), Quora's pairs of questions, or pairs with similarities
     (sts)."""
@@ -182,12 +182,12 @@ class TextTable(TableFiles):
         return self._source.columns
 
     @property
-    def _source(self) -> TextSource:
+    def _source(self) -> RowSource:
         """The source of data without parts."""
         if self.source != "table":
-            return TextSource.of_known(self.source, self.path)
+            return RowSource.of_known(self.source, self.path)
         texts = (self.text,) if self.pair is None else (self.text, self.pair)
-        return TextSource(
+        return RowSource(
             Columns(texts, self.label),
             self.path,
             validation=self.validation_path,
@@ -197,11 +197,11 @@ class TextTable(TableFiles):
             dialect=self.dialect,
         )
 
-    def _sources(self) -> dict[str, TextSource]:
+    def _sources(self) -> dict[str, RowSource]:
         """The source of each part, by name."""
         own = {table_files(given)[0]: given for given in self.tables}
         return {
-            name: table_source(own[name], self.dialect) if name in own else TextSource.of_known(PARTS[name], self.path)
+            name: table_source(own[name], self.dialect) if name in own else RowSource.of_known(PARTS[name], self.path)
             for name in self.parts
         } or {"": self._source}
 
@@ -214,7 +214,7 @@ class TextTable(TableFiles):
 
     @property
     def needs(self) -> str:
-        known = [TextSource.of_known(PARTS[name], None).folder for name in self.parts if name in PARTS]
+        known = [RowSource.of_known(PARTS[name], None).folder for name in self.parts if name in PARTS]
         if self.parts:
             return next(iter(known), "your tables")
         return self._source.folder or "your table"
@@ -312,7 +312,7 @@ class TextTable(TableFiles):
 
         return batch_of
 
-    def _read(self, source: TextSource) -> "_Rows":
+    def _read(self, source: RowSource) -> "_Rows":
         """The rows of a part, with held-out ones and without duplicates if chosen."""
         tables = source.tables()
         targets = source.targets(tables["train"])
@@ -354,7 +354,7 @@ class TextTable(TableFiles):
         """
         processor = require_processor(processor, TextClassifierProcessor)
         sources = {
-            name: (TextSource.of_known(PARTS[name], None) if name in PARTS else self._further(one))
+            name: (RowSource.of_known(PARTS[name], None) if name in PARTS else self._further(one))
             if self.parts
             else self._source
             for name, one in processor.by_part.items()
@@ -384,7 +384,7 @@ class TextTable(TableFiles):
         lengths, few = [example.length for example in examples], self.few_lengths or self.joint
         return table_buckets(multiples(lengths, one.max_length, self.length_multiple, few=few), one)
 
-    def _further(self, one: TextClassifierProcessor) -> TextSource:
+    def _further(self, one: TextClassifierProcessor) -> RowSource:
         """Further tables of a part with a user's training table."""
         return source_of_columns(one.texts, number=isinstance(one.targets, Number), dialect=self.dialect)
 
@@ -418,7 +418,7 @@ class TextTable(TableFiles):
 class _Rows(NamedTuple):
     """The rows of a part, its targets, and a note for the user."""
 
-    source: TextSource
+    source: RowSource
     targets: Targets
     train: list[LabelledText]
     splits: dict[str, list[LabelledText]]

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from data import Corpus, DataError, Split, refuse_path, require_processor
+from data import Corpus, DataError, Split, refuse_path, require_processor, require_same_options
 from data.download import locate_folder
 from data.pipelines.buckets import Buckets, rows_of
 from data.pipelines.fingerprints import fingerprint
 from data.pipelines.lengths import up_to
 from data.pipelines.transition_oracle import is_projective
 from data.pipelines.tree_batches import DerivedTree, derived, tree_buckets, tree_length, tree_split
-from data.readers.earlier_options import require_same_options
-from data.readers.held_out import SplitFiles, held_out_note, hold_out
+from data.readers.file_options import SplitFiles
+from data.readers.held_out import held_out_note, hold_out
 from data.readers.repeated import repeated_notes, warn_of_alike
 from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import BatchSize, BatchTokens, Count, PieceCount, UserPath

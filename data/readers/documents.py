@@ -7,7 +7,7 @@ from typing import Literal
 
 from data import DataError, refuse_path
 from data.download import locate_folder
-from data.readers.sentence_classes import DATA_SETS, find_file, read_data_set_file
+from data.readers.labelled_data_sets import LABELLED, find_file, read_data_set_file
 from data.readers.text_sources import OWN_TEXT, python_topics
 from jaxnlp.input_files.tables import warn_of_tables
 from jaxnlp.input_files.text_files import UTF_8, read_text_file
@@ -80,7 +80,7 @@ def pair_documents(data_set: str, path: str | None = None) -> list[list[str]]:
 
     Raises: FileNotFoundError when the folder or the file does not exist; DataError naming a malformed line.
     """
-    files = DATA_SETS[data_set]
+    files = LABELLED[data_set]
     folder = locate_folder(files.folder, path, holds=files.train, otherwise=OWN_TEXT)
     return [list(row.texts) for row in read_data_set_file(data_set, find_file(folder, files.train), labelled=True)[0]]
 

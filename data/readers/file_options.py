@@ -1,10 +1,12 @@
-"""Options of data sets that read the user's files: the format of text files and tables."""
+"""Options of data sets that read the user's files: the files of the splits, and the format of text files and tables."""
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
-from data import DataConfig
+from data import DataConfig, DataError
+from jaxnlp.config import UserPath
 from jaxnlp.input_files.delimited import Quotes, checked_delimiter
 from jaxnlp.input_files.tables import Dialect
 from jaxnlp.input_files.text_files import UTF_8, check_encoding
@@ -51,3 +53,51 @@ class TableFiles(TextFiles):
     def dialect(self) -> Dialect:
         """The dialect of the tables."""
         return Dialect(None, self.delimiter, self.quotes, self.encoding)
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitFiles(TextFiles):
+    """The base of data sets whose source may be the user's files, one for each split."""
+
+    source: str = "files"
+    """Name of the source; files = files of your own."""
+    train: UserPath | None = None
+    """Your training file; required for data.source files."""
+    validation: UserPath | None = None
+    """Your validation file; None = a tenth of the training sentences is held out."""
+    test: UserPath | None = None
+    """Your test file; None = no test split."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        own = self.source == "files"
+        self.only_if(own, "data.source files", "train", "validation", "test")
+        self.format_only_if(own, "data.source files")
+
+    @property
+    def needs(self) -> str:
+        return {"small_grammar": "", "files": "your sentences"}.get(self.source, self.source)
+
+    def given_files(self) -> dict[str, Path]:
+        """The path of each split's given file. Raises: DataError without a training file."""
+        if self.train is None:
+            raise DataError("data.source files needs your training file: give it with --data.train FILE")
+        given = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {split: Path(file) for split, file in given.items() if file is not None}
+
+    def check_after(self, earlier: DataConfig) -> None:
+        """Raises DataError when an earlier run was trained on sentences of the validation or test split.
+
+        Runs that hold out a tenth of the same file hold out the same sentences.
+        """
+        if not (isinstance(earlier, type(self)) and self.source == earlier.source == "files" and earlier.train):
+            return
+        scored = {"validation": self.validation, "test": self.test}
+        if self.validation is None and earlier.validation is not None:
+            scored["validation"] = self.train
+        for split, file in scored.items():
+            if file is not None and Path(file).resolve() == Path(earlier.train).resolve():
+                raise DataError(
+                    f"the earlier run was trained on {file}, which has sentences of the {split} split; give another "
+                    f"file with --data.{split}"
+                )

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from data import DataError
 from data.download import locate_folder
+from data.readers.labelled_data_sets import LABELLED, read_data_set, read_data_set_file
 from data.readers.missing_values import is_missing, warn_of_missing
 from data.readers.repeated import warn_of_alike
-from data.readers.sentence_classes import DATA_SETS, read_data_set, read_data_set_file
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.tables import (
     Columns,
@@ -42,7 +42,7 @@ Predicted = Literal["class", "classes", "number"]
 Rows = tuple[Path, list[TableRow]]
 """A file, and its rows."""
 
-PARTS = {name.removeprefix("cs224n_"): name for name, files in DATA_SETS.items() if files.columns is not None}
+PARTS = {name.removeprefix("cs224n_"): name for name, files in LABELLED.items() if files.columns is not None}
 """Known data sets that may be one of several parts, by the name of the part."""
 TEXT, PAIR, LABEL, SCORE = "text", "pair", "label", "score"
 """Columns of a table that is one of several parts: its texts, and a class or a number."""
@@ -55,7 +55,7 @@ FEW_CLASSES = 10
 
 
 @dataclasses.dataclass(frozen=True)
-class TextSource:
+class RowSource:
     """The source of the rows of a part.
 
     Attributes:
@@ -79,9 +79,9 @@ class TextSource:
     dialect: Dialect = dataclasses.field(default_factory=Dialect)
 
     @classmethod
-    def of_known(cls, name: str, path: str | None) -> "TextSource":
+    def of_known(cls, name: str, path: str | None) -> "RowSource":
         """A known data set. Args: its name, and its folder; None = in $JAXNLP_DATA."""
-        files = DATA_SETS[name]
+        files = LABELLED[name]
         predict: Predicted = "number" if isinstance(files.targets, Number) else "class"
         columns = files.columns or Columns((TEXT,), LABEL)
         return cls(columns, path, name, predict=predict, dialect=Dialect(files.format))
@@ -89,18 +89,18 @@ class TextSource:
     @property
     def folder(self) -> str:
         """The folder of a known data set; "" = the user's table."""
-        return "" if self.known is None else DATA_SETS[self.known].folder
+        return "" if self.known is None else LABELLED[self.known].folder
 
     @property
     def holds_out(self) -> bool:
         """Whether a part of the training rows is held out for validation."""
-        return (self.validation if self.known is None else DATA_SETS[self.known].validation) is None
+        return (self.validation if self.known is None else LABELLED[self.known].validation) is None
 
     def tables(self) -> dict[str, Rows]:
         """The rows of `train`, and of `validation` and `test` if these have their own files."""
         if self.known is not None:
             otherwise = "for your own table, set --data.source table, or --data.tables"
-            folder = locate_folder(self.folder, self.path, holds=DATA_SETS[self.known].train, otherwise=otherwise)
+            folder = locate_folder(self.folder, self.path, holds=LABELLED[self.known].train, otherwise=otherwise)
             return read_data_set(self.known, folder)
         if self.path is None:
             raise DataError("data.source table needs your table: give it with --data.path FILE")
@@ -173,7 +173,7 @@ class TextSource:
 
     def targets(self, train: Rows) -> Targets:
         """The targets of the training rows."""
-        if self.known is not None and (known := DATA_SETS[self.known].targets) is not None:
+        if self.known is not None and (known := LABELLED[self.known].targets) is not None:
             return known
         path, rows = train
         column, labels = self.columns.label, [str(row.label) for row in rows]
@@ -277,7 +277,7 @@ def table_files(given: str) -> tuple[str, str, str | None]:
     return name, paths[0], paths[1] if len(paths) == 2 else None
 
 
-def table_source(given: str, dialect: Dialect) -> TextSource:
+def table_source(given: str, dialect: Dialect) -> RowSource:
     """A table that is one of several parts, with pairs, and with classes or numbers, by its columns.
 
     Args:
@@ -296,13 +296,13 @@ def table_source(given: str, dialect: Dialect) -> TextSource:
     return dataclasses.replace(source, path=train, validation=validation)
 
 
-def source_of_columns(texts: int, *, number: bool, dialect: Dialect) -> TextSource:
+def source_of_columns(texts: int, *, number: bool, dialect: Dialect) -> RowSource:
     """A table with the columns of one of several parts: this number of texts, and classes or numbers."""
     columns = Columns((TEXT, PAIR)[:texts], SCORE if number else LABEL)
-    return TextSource(columns, predict="number" if number else "class", dialect=dialect)
+    return RowSource(columns, predict="number" if number else "class", dialect=dialect)
 
 
-def parts_of_file(path: Path, sources: Mapping[str, TextSource]) -> list[str]:
+def parts_of_file(path: Path, sources: Mapping[str, RowSource]) -> list[str]:
     """The parts of a file: the one with its labels; or, without labels, all with such texts; or the first, so that
     reading the file names the missing columns.
 

@@ -1,11 +1,12 @@
 import dataclasses
 import itertools
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from data import DataConfig, DataError, refuse_path, require_processor
+from data import DataConfig, DataError, refuse_path, require_processor, require_same_options
 from data.character_text import CharacterText
 from data.names import NamesPretraining, NamesQuestions
 from data.number_words import NumberWords
@@ -17,6 +18,7 @@ from jaxnlp.text.characters import CharacterVocabulary
 from jaxnlp.text.words import WordVocabulary
 from train.parallel.rows import rows_at
 
+EARLIER = SimpleNamespace(lowercase=True, tag_column="upos")
 SLOW = ("numbers", "bpe_dropout", "contexts", "names_pretraining")
 
 
@@ -120,3 +122,11 @@ def test_a_processor_of_another_kind_is_refused():
         DataError, match="this data set needs the class CharacterVocabulary, got WordVocabulary; use a model"
     ):
         require_processor(words, CharacterVocabulary)
+
+
+def test_an_option_with_another_value_is_named_as_the_field_of_the_data():
+    require_same_options(EARLIER, {"lowercase": True, "tag_column": "upos"})
+    with pytest.raises(DataError, match=r"^data.lowercase is False, but True in the earlier run; set it to True$"):
+        require_same_options(EARLIER, {"lowercase": False})
+    with pytest.raises(DataError, match=r"^data.tags is xpos, but upos in the earlier run"):
+        require_same_options(EARLIER, {"tag_column": "xpos"}, {"tag_column": "tags"})

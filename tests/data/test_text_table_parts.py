@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from data import DataError
+from data.readers.labelled_data_sets import LABELLED
 from data.readers.labelled_texts import PARTS
-from data.readers.sentence_classes import DATA_SETS
 from data.text_table import TextTable
 from jaxnlp.targets import Number, OneClass
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart
@@ -22,7 +22,7 @@ PROJECT = ("sst", "cfimdb", "quora", "sts")
 
 
 def files_of(name):
-    return DATA_SETS[PARTS[name]]
+    return LABELLED[PARTS[name]]
 
 
 def table(name, rows, seed, *, labelled=True):
@@ -39,7 +39,7 @@ def table(name, rows, seed, *, labelled=True):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The project's files, small; of Quora the first 70 rows are for training."""
-    monkeypatch.setitem(DATA_SETS, "cs224n_quora", DATA_SETS["cs224n_quora"]._replace(training_rows=70))
+    monkeypatch.setitem(LABELLED, "cs224n_quora", LABELLED["cs224n_quora"]._replace(training_rows=70))
     for name in PROJECT:
         (tmp_path / files_of(name).train).write_text(table(name, 90, 0))
         (tmp_path / files_of(name).validation).write_text(table(name, 21, 1))

@@ -12,8 +12,8 @@ from flax.traverse_util import flatten_dict
 
 import configs
 from data.images import Images
+from data.readers.labelled_data_sets import LABELLED
 from data.readers.labelled_texts import PARTS
-from data.readers.sentence_classes import DATA_SETS
 from data.tagged_sentences import TaggedSentences
 from data.text_table import TextTable
 from data.texts_of_table import TextsOfTable
@@ -185,7 +185,7 @@ def test_a_recipe_builds_a_model_that_fits_its_data_and_describes_every_paramete
     elif isinstance(config.data, TextTable) and not isinstance(config.data, TextsOfTable):
         data = config.data
         vocabulary, two = WordPieceVocabulary.of_pieces(SPECIAL), OneClass(("no", "yes"))
-        files = {name: DATA_SETS[PARTS[name]] for name in data.parts} or {"": DATA_SETS.get(data.source)}
+        files = {name: LABELLED[PARTS[name]] for name in data.parts} or {"": LABELLED.get(data.source)}
         parts = tuple(
             (
                 name,

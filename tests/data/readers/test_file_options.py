@@ -5,7 +5,7 @@ import pytest
 from data import DataConfig, DataError
 from data.character_text import CharacterText
 from data.masked_text import MaskedText
-from data.readers.file_options import TableFiles, TextFiles
+from data.readers.file_options import SplitFiles, TableFiles, TextFiles
 from data.span_corruption import CorruptedText
 from data.squad import QuestionContexts
 from data.tagged_sentences import TaggedSentences
@@ -103,3 +103,21 @@ def test_every_table_of_several_parts_is_read_as_it_is_written():
     assert config.dialect == Dialect(None, ";", "auto", "cp1252")
     with pytest.raises(ValueError, match=r"data.encoding applies only to"):
         TextTable(parts=("sst",), encoding="cp1252")
+
+
+def files(train, validation=None, test=None):
+    return SplitFiles(train=train, validation=validation, test=test)
+
+
+def test_sentences_that_an_earlier_run_has_learned_are_not_scored():
+    files("a").check_after(files("a"))  # both hold out the same tenth
+    files("a", "b").check_after(files("a"))
+    files("a", "b", "c").check_after(files("d", "a", "a"))
+    files("a").check_after(files("d", "b"))
+    for new, earlier, split in (
+        (files("a"), files("a", "b"), "validation"),
+        (files("b", "x/../a"), files("a"), "validation"),
+        (files("b", "c", "a"), files("a", "c"), "test"),
+    ):
+        with pytest.raises(DataError, match=f"which has sentences of the {split} split; give another file with --data"):
+            new.check_after(earlier)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from data import DataError
-from data.readers.held_out import SplitFiles, folds_of, held_out_note, hold_out
+from data.readers.held_out import folds_of, held_out_note, hold_out
 
 
 def test_a_tenth_is_held_out_in_order_and_always_the_same():
@@ -28,24 +28,6 @@ def test_the_note_has_the_numbers_and_the_file():
     assert held_out_note(1, 1_000, "x.txt") == (
         "held out for validation: 1 of the 1,000 sentences of x.txt, because --data.validation is not given"
     )
-
-
-def files(train, validation=None, test=None):
-    return SplitFiles(train=train, validation=validation, test=test)
-
-
-def test_sentences_that_an_earlier_run_has_learned_are_not_scored():
-    files("a").check_after(files("a"))  # both hold out the same tenth
-    files("a", "b").check_after(files("a"))
-    files("a", "b", "c").check_after(files("d", "a", "a"))
-    files("a").check_after(files("d", "b"))
-    for new, earlier, split in (
-        (files("a"), files("a", "b"), "validation"),
-        (files("b", "x/../a"), files("a"), "validation"),
-        (files("b", "c", "a"), files("a", "c"), "test"),
-    ):
-        with pytest.raises(DataError, match=f"which has sentences of the {split} split; give another file with --data"):
-            new.check_after(earlier)
 
 
 def test_folds_are_equally_large_in_each_stratum_and_single_rows_are_in_none():

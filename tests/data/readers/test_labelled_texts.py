@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data import DataError
-from data.readers.labelled_texts import PARTS, TextSource, parts_of_file, source_of_columns, table_files, table_source
+from data.readers.labelled_texts import PARTS, RowSource, parts_of_file, source_of_columns, table_files, table_source
 from jaxnlp.input_files.tables import Columns, Dialect
 from jaxnlp.targets import Number, OneClass
 
@@ -14,7 +14,7 @@ STS = "\tid\tsentence1\tsentence2\tsimilarity\n0\ta1\tone\ttwo\t2.5\n"
 
 
 def known(part):
-    return TextSource.of_known(PARTS[part], None)
+    return RowSource.of_known(PARTS[part], None)
 
 
 def written(folder, text, name="table.csv"):
@@ -135,14 +135,14 @@ def test_the_projects_files_are_read_whole(part, name, rows, skipped, caplog):
 
 def test_numbers_that_are_too_far_apart_are_refused(tmp_path):
     path = written(tmp_path, "text,label\na,1e308\nb,-1e308\nc,2\n")
-    source = TextSource(Columns(("text",), "label"), str(path), predict="number")
+    source = RowSource(Columns(("text",), "label"), str(path), predict="number")
     with pytest.raises(DataError, match=r"label go from -1e\+308 to 1e\+308; .*: divide them by a constant"):
         source.targets((path, source.read(path)[0]))
 
 
 def test_classes_that_differ_only_in_case_are_reported(tmp_path, caplog):
     path = written(tmp_path, "text,label\na,pos\nb,POS\nc,neg\n")
-    source = TextSource(Columns(("text",), "label"), str(path))
+    source = RowSource(Columns(("text",), "label"), str(path))
     assert source.targets((path, source.read(path)[0])).names == ("POS", "neg", "pos")
     assert "POS and pos are different classes; they differ only in case" in caplog.text
 
@@ -152,7 +152,7 @@ def test_classes_that_differ_only_in_case_are_reported(tmp_path, caplog):
 )
 def test_classes_that_look_alike_are_reported_by_their_characters(other, tmp_path, caplog):
     path = written(tmp_path, f"text,label\na,caf\u00e9 1\nb,{other}\nc,cafe 1\nd,c\n")
-    source = TextSource(Columns(("text",), "label"), str(path))
+    source = RowSource(Columns(("text",), "label"), str(path))
     assert set(source.targets((path, source.read(path)[0])).names) == {"caf\u00e9 1", other, "cafe 1", "c"}
     (message,) = caplog.messages
     assert ascii(other) in message
@@ -161,7 +161,7 @@ def test_classes_that_look_alike_are_reported_by_their_characters(other, tmp_pat
 
 def test_what_becomes_of_rows_without_a_label_is_said_for_each_split(tmp_path, caplog):
     paths = {name: written(tmp_path, "text,label\na,x\nb,\nc,y\n", f"{name}.csv") for name in ("train", "test")}
-    splits = TextSource(Columns(("text",), "label"), str(paths["train"]), test=str(paths["test"])).tables()
+    splits = RowSource(Columns(("text",), "label"), str(paths["train"]), test=str(paths["test"])).tables()
     assert [[row.texts[0] for row in splits[name][1]] for name in paths] == [["a", "c"], ["a", "c"]]
     rest = "1 of 3, the first in line 3"
     assert caplog.messages == [
@@ -173,11 +173,11 @@ def test_what_becomes_of_rows_without_a_label_is_said_for_each_split(tmp_path, c
 @pytest.mark.parametrize("missing", ["NA", "N/A", "nan", "NULL", "None", "<NA>", "#N/A", r"\N", ""])
 def test_signs_of_missing_values_are_no_numbers_and_are_named_among_classes(tmp_path, caplog, missing):
     path = written(tmp_path, f"text,label\na,1\nb,{missing}\nc,2\nd,2\n")
-    numbers = TextSource(Columns(("text",), "label"), str(path), predict="number")
+    numbers = RowSource(Columns(("text",), "label"), str(path), predict="number")
     assert [row.label for row in numbers.read(path)[0]] == ["1", "2", "2"]
     assert caplog.messages == [f"{path}: rows without a label, which are not scored: 1 of 4, the first in line 3"]
     caplog.clear()
-    classes = TextSource(Columns(("text",), "label"), str(path))
+    classes = RowSource(Columns(("text",), "label"), str(path))
     names = classes.targets((path, classes.read(path)[0])).names
     if missing in ("", r"\N"):
         assert names == ("1", "2")
@@ -190,7 +190,7 @@ def test_signs_of_missing_values_are_no_numbers_and_are_named_among_classes(tmp_
 
 def test_a_text_that_a_database_wrote_as_missing_is_blank(tmp_path):
     path = written(tmp_path, "text\tlabel\n\\N\tx\nb\ty\n", "table.tsv")
-    rows, source = TextSource(Columns(("text",), "label"), str(path)).read(path)
+    rows, source = RowSource(Columns(("text",), "label"), str(path)).read(path)
     assert [row.texts for row in rows] == [("b",)]
     assert list(source.cells[0]) == [r"\N", "x"]
 
@@ -208,7 +208,7 @@ def test_a_path_may_start_with_the_home_folder(tmp_path, monkeypatch):
 )
 def test_another_separator_of_several_classes_is_reported(tmp_path, caplog, separator, names, warned):
     path = written(tmp_path, "text,label\nx,art\ny,art;music\nz,\n")
-    source = TextSource(Columns(("text",), "label"), str(path), predict="classes", separator=separator)
+    source = RowSource(Columns(("text",), "label"), str(path), predict="classes", separator=separator)
     assert source.targets((path, source.read(path)[0])).names == names
     assert ("no row has several classes with ',' between them; 'art;music' is one class" in caplog.text) is warned
 
@@ -217,7 +217,7 @@ def test_another_separator_of_several_classes_is_reported(tmp_path, caplog, sepa
 def test_classes_keep_the_spelling_of_the_table(tmp_path, caplog, predict):
     """A user joins the predictions with the table by its labels."""
     path = written(tmp_path, "text,label\na,1.0\nb,2.0\nc,3.1\nd,3.10\n")
-    source = TextSource(Columns(("text",), "label"), str(path), predict=predict)
+    source = RowSource(Columns(("text",), "label"), str(path), predict=predict)
     rows = path, source.read(path)[0]
     targets = source.targets(rows)
     assert targets.names == ("1.0", "2.0", "3.1", "3.10")
@@ -232,7 +232,7 @@ def test_classes_keep_the_spelling_of_the_table(tmp_path, caplog, predict):
 @pytest.mark.parametrize("predict", ["class", "classes"])
 def test_two_spellings_of_a_number_are_one_class_and_are_named(tmp_path, caplog, predict):
     path = written(tmp_path, "text,label\na,3.0\nb,3\nc,2.0\n")
-    source = TextSource(Columns(("text",), "label"), str(path), predict=predict)
+    source = RowSource(Columns(("text",), "label"), str(path), predict=predict)
     rows = path, source.read(path)[0]
     targets = source.targets(rows)
     assert targets.names == ("2.0", "3")
@@ -250,7 +250,7 @@ VALUES = [*LISTS, "[]", "[1, 2]", "[0]", "[1 0 0 1]", "{1}", "(1, 2)", "()", "se
 )
 def test_classes_that_are_written_as_a_list_are_refused(tmp_path, predict, label):
     path = written(tmp_path, f'text,label\nx,a\ny,"{label}"\n')
-    source = TextSource(Columns(("text",), "label"), str(path), predict=predict)
+    source = RowSource(Columns(("text",), "label"), str(path), predict=predict)
     remedy = "" if predict == "classes" else "set --data.predict classes if examples have several classes, and "
     message = f"line 3: label is written as a list, {label}; {remedy}write its classes with ',' between them"
     with pytest.raises(DataError, match=re.escape(message)):
@@ -260,13 +260,13 @@ def test_classes_that_are_written_as_a_list_are_refused(tmp_path, predict, label
 @pytest.mark.parametrize(("predict", "label"), [("class", "[0, 18]"), ("class", "(0, 18]"), ("classes", "(neg)")])
 def test_a_class_may_have_brackets(tmp_path, predict, label):
     path = written(tmp_path, f'text,label\nx,a\ny,"{label}"\n')
-    source = TextSource(Columns(("text",), "label"), str(path), predict=predict)
+    source = RowSource(Columns(("text",), "label"), str(path), predict=predict)
     assert source.targets((path, source.read(path)[0])).names == tuple(sorted([label, "a"]))
 
 
 def test_texts_that_are_names_of_missing_values_are_counted(tmp_path, caplog):
     path = written(tmp_path, "text,label\nfine,a\nnan,b\n<NA>,b\nnone of it,a\n")
-    rows, _ = TextSource(Columns(("text",), "label"), str(path)).read(path)
+    rows, _ = RowSource(Columns(("text",), "label"), str(path)).read(path)
     assert len(rows) == 4
     assert [line.partition(";")[0] for line in caplog.messages] == [
         f"{path}: 2 texts are names of missing values, the first 'nan' in line 3"

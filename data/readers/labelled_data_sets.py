@@ -22,10 +22,12 @@ from jaxnlp.input_files.tables import (
 from jaxnlp.input_files.text_files import UTF_8, decoded, is_blank, line_feeds, warn_of_skipped
 from jaxnlp.targets import Number, OneClass, Targets
 
-DataSet = Literal["mr", "sst5", "sst2", "trec", "afqmc", "cs224n_sst", "cs224n_cfimdb", "cs224n_quora", "cs224n_sts"]
+LabelledName = Literal[
+    "mr", "sst5", "sst2", "trec", "afqmc", "cs224n_sst", "cs224n_cfimdb", "cs224n_quora", "cs224n_sts"
+]
 
 
-class DataSetFiles(NamedTuple):
+class LabelledFiles(NamedTuple):
     """The files of a data set, in a folder of JAXNLP_DATA. Each may be compressed by gzip, with the suffix .gz.
 
     Attributes:
@@ -52,27 +54,27 @@ class DataSetFiles(NamedTuple):
 
 _TWO = ("sentence1", "sentence2")
 _SENTENCE = Columns(("sentence",), "sentiment", "id")
-DATA_SETS: dict[str, DataSetFiles] = {
-    "mr": DataSetFiles("text_classification", "rt-polarity.all"),
-    "sst5": DataSetFiles("text_classification", "stsa.fine.train", "stsa.fine.dev"),
-    "sst2": DataSetFiles("text_classification", "stsa.binary.train", "stsa.binary.dev"),
-    "trec": DataSetFiles("text_classification", "TREC.train.all"),
-    "afqmc": DataSetFiles("afqmc", "train.json", "dev.json", "test.json", Columns(_TWO, "label")),
-    "cs224n_sst": DataSetFiles(
+LABELLED: dict[str, LabelledFiles] = {
+    "mr": LabelledFiles("text_classification", "rt-polarity.all"),
+    "sst5": LabelledFiles("text_classification", "stsa.fine.train", "stsa.fine.dev"),
+    "sst2": LabelledFiles("text_classification", "stsa.binary.train", "stsa.binary.dev"),
+    "trec": LabelledFiles("text_classification", "TREC.train.all"),
+    "afqmc": LabelledFiles("afqmc", "train.json", "dev.json", "test.json", Columns(_TWO, "label")),
+    "cs224n_sst": LabelledFiles(
         "cs224n_minbert",
         *("ids-sst-train.csv", "ids-sst-dev.csv", "ids-sst-test-student.csv"),
         columns=_SENTENCE,
         format="tsv",
         targets=OneClass(("0", "1", "2", "3", "4")),
     ),
-    "cs224n_cfimdb": DataSetFiles(
+    "cs224n_cfimdb": LabelledFiles(
         "cs224n_minbert",
         *("ids-cfimdb-train.csv", "ids-cfimdb-dev.csv", "ids-cfimdb-test-student.csv"),
         columns=_SENTENCE,
         format="tsv",
         targets=OneClass(("0", "1")),
     ),
-    "cs224n_quora": DataSetFiles(
+    "cs224n_quora": LabelledFiles(
         "cs224n_minbert",
         *("quora-train.csv", "quora-dev.csv", "quora-test-student.csv"),
         columns=Columns(_TWO, "is_duplicate", "id"),
@@ -80,7 +82,7 @@ DATA_SETS: dict[str, DataSetFiles] = {
         targets=OneClass(("0", "1")),
         training_rows=16_000,
     ),
-    "cs224n_sts": DataSetFiles(
+    "cs224n_sts": LabelledFiles(
         "cs224n_minbert",
         *("sts-train.csv", "sts-dev.csv", "sts-test-student.csv"),
         columns=Columns(_TWO, "similarity", "id"),
@@ -99,7 +101,7 @@ def read_data_set(name: str, folder: Path) -> dict[str, tuple[Path, list[TableRo
 
     Raises: FileNotFoundError for missing files; DataError naming a malformed line, or for too few rows.
     """
-    files = DATA_SETS[name]
+    files = LABELLED[name]
     named = {"train": files.train, "validation": files.validation, "test": files.test}
     paths = {split: find_file(folder, file) for split, file in named.items() if file is not None}
     optional = {"test"} if files.training_rows is None else {"test", "train"}
@@ -144,7 +146,7 @@ def read_data_set_file(name: str, path: Path, *, labelled: bool | None = None) -
 
     Raises: FileNotFoundError, DataError naming a malformed line.
     """
-    files = DATA_SETS[name]
+    files = LABELLED[name]
     if files.columns is not None:
         table = read_table(path, files.columns, dialect=Dialect(files.format), labelled=labelled)
         rows = labelled_rows(path, rows_with_texts(path, table.rows), files.columns.label)

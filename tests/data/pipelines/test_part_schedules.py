@@ -2,7 +2,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from data.pipelines.schedules import PartSchedule
+from data.pipelines.part_schedules import PartSchedule
 
 
 def turns(name, sizes=(100, 300, 600), steps=5_000, *, length=10, seed=0):

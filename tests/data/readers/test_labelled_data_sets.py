@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data import DataError
-from data.readers.sentence_classes import DATA_SETS, read_data_set, read_data_set_file
+from data.readers.labelled_data_sets import LABELLED, read_data_set, read_data_set_file
 
 
 def test_each_line_is_a_label_and_a_sentence(tmp_path):
@@ -29,7 +29,7 @@ def quora_rows(count):
 
 
 def test_without_a_training_file_the_first_rows_with_labels_are_for_training(tmp_path, monkeypatch, caplog):
-    monkeypatch.setitem(DATA_SETS, "cs224n_quora", DATA_SETS["cs224n_quora"]._replace(training_rows=3))
+    monkeypatch.setitem(LABELLED, "cs224n_quora", LABELLED["cs224n_quora"]._replace(training_rows=3))
     text = quora_rows(2) + "9\tnone\ta\tb\t\n" + quora_rows(5).partition("\n")[2]
     (tmp_path / "quora-dev.csv.gz").write_bytes(gzip.compress(text.encode()))
     found = read_data_set("cs224n_quora", tmp_path)
@@ -71,7 +71,7 @@ def test_what_is_missing_or_too_small_is_named(tmp_path):
     ],
 )
 def test_the_data_sets_are_read_whole(name, counts):
-    found = read_data_set(name, Path(os.environ["JAXNLP_DATA"]) / DATA_SETS[name].folder)
+    found = read_data_set(name, Path(os.environ["JAXNLP_DATA"]) / LABELLED[name].folder)
     assert tuple(len(rows) for _, rows in found.values()) == counts
 
 
