@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from jaxnlp.corpus import Corpus, DataConfig, DataError, LazyBatch, NumpyBatch, Split
+from jaxnlp.corpus import Corpus, DataConfig, DataError, LazyBatch, NumpyBatch, Split, errors_as
 
 __all__ = [
     "Corpus",
@@ -13,6 +13,7 @@ __all__ = [
     "LazyBatch",
     "NumpyBatch",
     "Split",
+    "errors_as",
     "refuse_path",
     "require_batch",
     "require_processor",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from data import Corpus, DataError
+from data import Corpus, DataError, errors_as
 from data.text_windows import TextWindows
 from jaxnlp.config import TokenCount, UserPath
 from jaxnlp.text.byte_pairs import BytePairs
@@ -43,7 +43,5 @@ class BytePairText(TextWindows):
         """The given tokenizer, or one of the training text."""
         if self.tokenizer is None:
             return BytePairs.of([self._parts(text)[0] for text in documents], self.vocabulary_size)
-        try:
+        with errors_as(DataError, "data.tokenizer"):
             return BytePairs.from_file(Path(self.tokenizer))
-        except ValueError as error:
-            raise DataError(f"data.tokenizer: {error}") from error

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 import grain
 import numpy as np
 
-from data import Corpus, DataError, NumpyBatch, Split, require_processor
+from data import Corpus, DataError, NumpyBatch, Split, errors_as, require_processor
 from data.pipelines.endless import batched, iterable
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.pipelines.orders import random_numbers, shuffled_order
@@ -131,14 +131,12 @@ class MaskedText(TextFiles):
         return [documents[i] for i in np.sort(order[held_out:])], [documents[i] for i in np.sort(order[:held_out])]
 
     def _own_vocabulary(self, documents: Sequence[Sequence[str]]) -> EncoderVocabulary:
-        try:
-            if self.vocabulary is not None:
+        if self.vocabulary is not None:
+            with errors_as(DataError, "data.vocabulary"):
                 return _wordpiece(WordPieceVocabulary.of_folder(Path(self.vocabulary)))
+        with errors_as(DataError, "data.vocabulary_size"):
             sentences = [sentence for document in documents for sentence in document]
             return WordPieceVocabulary.of_texts(sentences, self.vocabulary_size)
-        except ValueError as error:
-            name = "vocabulary" if self.vocabulary is not None else "vocabulary_size"
-            raise DataError(f"data.{name}: {error}") from error
 
     def _corpus(
         self, seed: int, train: list[list[str]], held_out: list[list[str]], vocabulary: EncoderVocabulary

@@ -8,14 +8,13 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from data import DataConfig, DataError, NumpyBatch, Split, require_processor
+from data import DataConfig, DataError, NumpyBatch, Split, errors_as, require_processor
 from data.pipelines.buckets import Buckets
 from data.pipelines.corruption import SHORTEST_DOCUMENT
 from data.pipelines.lengths import multiples
 from data.readers.birth_places import read_questions
 from jaxnlp.config import BatchSize, Natural, Within
 from jaxnlp.input_files.text_files import warn_of_skipped
-from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.characters import MASK, CharacterVocabulary
 from jaxnlp.text.questions import Question
 
@@ -82,10 +81,8 @@ class Questions(DataConfig):
     def readable_text(self, question: Question, vocabulary: CharacterVocabulary) -> ScoredText:
         """As `question_text`. Raises: DataError, with the question, also for characters outside the vocabulary."""
         text = self.question_text(question)
-        try:
+        with errors_as(DataError, f"question {question.text!r}, answer {question.answer!r}"):
             vocabulary.encode(text.text)
-        except UnknownTokenError as error:
-            raise DataError(f"question {question.text!r}, answer {question.answer!r}: {error}") from error
         return text
 
     def read_file(self, path: Path, processor: Any) -> Split[Question]:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from data import Corpus, DataError, Split, require_processor
+from data import Corpus, DataError, Split, errors_as, require_processor
 from data.download import locate_folder
 from data.pipelines.buckets import rows_of
 from data.pipelines.fingerprints import fingerprint
@@ -281,12 +281,10 @@ class CorruptedText(TextFiles):
         return [line for line in lines if line not in held], sorted(held)
 
     def _trained(self, lines: Sequence[str]) -> Subwords:
-        try:
+        with errors_as(DataError, f"data.vocabulary_size {self.vocabulary_size}"):
             return train_subwords(
                 lines, self.subwords, self.vocabulary_size, minimum_count=self.minimum_count, extra=self.sentinels
             )
-        except ValueError as error:
-            raise DataError(f"data.vocabulary_size {self.vocabulary_size}: {error}") from error
 
     def _encoded(self, lines: Sequence[str], subwords: Subwords | PretrainedSubwords) -> list[list[int]]:
         """The ids of lines; lines that are too long are split."""

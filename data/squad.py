@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from data import Corpus, DataError, NumpyBatch, Split, require_batch, require_processor
+from data import Corpus, DataError, NumpyBatch, Split, errors_as, require_batch, require_processor
 from data.invented_people import BIRTH_DOCUMENTS, PLACES, InventedPeople, combined, invent
 from data.pipelines.buckets import Buckets
 from data.pipelines.endless import iterable, shuffled
@@ -171,10 +171,8 @@ class QuestionContexts(SplitFiles):
         if given is not None:
             return require_processor(encoder_vocabulary(given), EncoderVocabulary)
         texts = dict.fromkeys(text for one in train for text in (one.question, one.context))
-        try:
+        with errors_as(DataError, f"--data.vocabulary-size {self.vocabulary_size}"):
             return WordPieceVocabulary.of_texts(list(texts), self.vocabulary_size)
-        except ValueError as error:
-            raise DataError(f"--data.vocabulary-size {self.vocabulary_size}: {error}") from error
 
     def _splits(
         self, questions: Mapping[str, Sequence[ContextQuestion]], processor: QuestionProcessor

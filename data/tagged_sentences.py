@@ -32,7 +32,7 @@ from data.readers.tagged_files import (
 from data.readers.tagged_summary import summary
 from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import BatchSize, Count, Natural, PieceCount, UserPath
-from jaxnlp.corpus import SourceRows
+from jaxnlp.corpus import SourceRows, errors_as
 from jaxnlp.text import most_frequent
 from jaxnlp.text.columns import position
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, encoder_vocabulary
@@ -368,10 +368,8 @@ class TaggedSentences(SplitFiles):
                         f"{where}: no training sentence has {what}; expected {', '.join(processor.types[:20])}"
                     )
             inside = _inside(labels) if labels is not None and processor.has_entities else ()
-            try:
+            with errors_as(DataError, f"{name}, line {one.line} (sentence {one.number})"):
                 parts = processor.inputs.parts(one.words, inside)
-            except ValueError as error:
-                raise DataError(f"{name}, line {one.line} (sentence {one.number}): {error}") from error
             if len(parts) > 1:
                 counts.add_divided(one)
             for number, part in enumerate(parts, 1):

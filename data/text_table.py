@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import grain
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_batch, require_processor
+from data import Corpus, DataConfig, DataError, NumpyBatch, Split, errors_as, require_batch, require_processor
 from data.pipelines.buckets import Buckets
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.epochs import ENDLESS
@@ -409,10 +409,8 @@ class TextTable(TableFiles):
             return require_processor(encoder_vocabulary(given), EncoderVocabulary)
         if self.tokens == "words":
             return WordPieceVocabulary.of_whole_words(texts, self.vocabulary_size, minimum_count=self.minimum_count)
-        try:
+        with errors_as(DataError, f"--data.vocabulary-size {self.vocabulary_size}"):
             return WordPieceVocabulary.of_texts(texts, self.vocabulary_size, minimum_count=self.minimum_count)
-        except ValueError as error:
-            raise DataError(f"--data.vocabulary-size {self.vocabulary_size}: {error}") from error
 
 
 class _Rows(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import grain
 import numpy as np
 
-from data import Corpus, DataError, NumpyBatch, Split, require_processor
+from data import Corpus, DataError, NumpyBatch, Split, errors_as, require_processor
 from data.pipelines.endless import batched, iterable
 from data.pipelines.epochs import Epochs
 from data.pipelines.fingerprints import fingerprint
@@ -19,7 +19,6 @@ from data.readers.text_sources import TextSource, source_documents, tokens_to_sc
 from jaxnlp.config import BatchSize, Count, ProperFraction, UserPath
 from jaxnlp.input_files.tables import warn_of_tables
 from jaxnlp.input_files.text_files import read_text_file
-from jaxnlp.text import UnknownTokenError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,11 +77,9 @@ class TextWindows(TextFiles):
         require_processor(vocabulary, self.vocabulary_type)
         parts: dict[str, list[np.ndarray]] = {"train": [], "validation": []}
         for document in documents:
-            try:
+            with errors_as(DataError, f"the text of data.source {self.source}"):
                 for name, text in zip(parts, self._parts(document), strict=True):
                     parts[name].append(vocabulary.encode(text))
-            except UnknownTokenError as error:
-                raise DataError(f"the text of data.source {self.source}: {error}") from error
         counts = {name: sum(map(len, part)) for name, part in parts.items()}
         for name, count in counts.items():
             where = "training" if name == "train" else name

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from data import Corpus, DataError, NumpyBatch, Split, require_processor
+from data import Corpus, DataError, NumpyBatch, Split, errors_as, require_processor
 from data.pipelines.buckets import array_buckets
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
@@ -81,14 +81,10 @@ class TextsOfTable(TextTable):
 
     def _texts_of(self, path: Path) -> list[str]:
         """The texts of a file; a warning counts blank ones."""
-        try:
+        with errors_as(DataError):
             texts = [
                 text for (text,) in rows_of((), (), path, count=1, columns=TextColumns((self.text,), self.dialect))
             ]
-        except DataError:
-            raise
-        except ValueError as error:
-            raise DataError(str(error)) from error
         blank = [number for number, text in enumerate(texts, 1) if is_blank(text)]
         warn_of_skipped(path, blank, len(texts), "texts", "that are blank")
         return [text for text in texts if not is_blank(text)]

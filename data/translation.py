@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, Split, require_processor
+from data import Corpus, DataConfig, DataError, Split, errors_as, require_processor
 from data.download import locate_folder
 from data.pipelines.buckets import Buckets, rows_of
 from data.pipelines.epochs import keeps_last
@@ -235,7 +235,7 @@ class SentencePairs(DataConfig):
         return read_pairs_or_sources(paths)
 
     def _trained(self, texts: Sequence[str]) -> Subwords:
-        try:
+        with errors_as(DataError, f"data.vocabulary_size {self.vocabulary_size}"):
             return train_subwords(
                 texts,
                 self.subwords,
@@ -243,8 +243,6 @@ class SentencePairs(DataConfig):
                 minimum_count=self.minimum_count,
                 extra=self.extra_symbols,
             )
-        except ValueError as error:
-            raise DataError(f"data.vocabulary_size {self.vocabulary_size}: {error}") from error
 
 
 @dataclasses.dataclass(frozen=True)

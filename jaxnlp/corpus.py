@@ -1,5 +1,6 @@
 """The interface of data sets: batches, examples, and the processor of raw inputs. Does not use jax."""
 
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -46,6 +47,15 @@ class LazyBatch(Mapping[str, np.ndarray]):
 
 class DataError(ValueError):
     """Unreadable or insufficient data; the message names the problem, its position and the remedy."""
+
+
+@contextlib.contextmanager
+def errors_as(kind: type[ValueError], where: object = "") -> Iterator[None]:
+    """A context in which each ValueError is of this kind, and its message starts with a file, a line or an option."""
+    try:
+        yield
+    except ValueError as error:
+        raise kind(f"{where}: {error}" if where else str(error)) from error
 
 
 class Processor(Protocol):

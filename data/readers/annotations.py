@@ -29,7 +29,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from data import DataError
+from data import DataError, errors_as
 from data.readers.raw_sentences import Counts, RawSentence
 from jaxnlp.input_files.json_objects import json_objects
 from jaxnlp.input_files.text_files import is_blank
@@ -256,10 +256,8 @@ def _labelled_words(annotated: _Annotated, unit: Unit, where: str, position: str
         LabelledSpan(bisect.bisect_left(starts, span.start), bisect.bisect_left(starts, span.stop), span.type)
         for span in spans
     ]
-    try:
+    with errors_as(DataError, where):
         return words, tuple(labels_of_spans(inner, len(words), "bio"))
-    except ValueError as error:
-        raise DataError(f"{where}: {error}") from error
 
 
 def _entity(value: Any, where: str) -> _Entity:

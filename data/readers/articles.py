@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from data import DataError
+from data import DataError, errors_as
 from data.download import DataNotFoundError, locate_folder
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.readers.object_arrays import read_array, read_object_array
@@ -143,10 +143,8 @@ def read_homework_vocabulary(folder: Path) -> WordVocabulary:
     """The vocabulary of the homework's ids. Raises: FileNotFoundError, DataError as `read_articles`."""
     path = _first_there(folder / "dataset", "vocab.npy", "vocab.npy.gz", "vocab.csv")
     words = _read_csv_words(path) if path.suffix == ".csv" else _read_array_words(path)
-    try:
+    with errors_as(DataError, path):
         return WordVocabulary(words, unknown=UNK if UNK in words else None)
-    except ValueError as error:
-        raise DataError(f"{path}: {error}") from error
 
 
 def _first_there(folder: Path, *names: str) -> Path:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data import DataError
+from data import DataError, errors_as
 from data.readers.object_arrays import read_arrays
 from jaxnlp.images.preprocessing import UNCHANGED, Preprocessing
 from jaxnlp.images.reading import (
@@ -208,9 +208,7 @@ def fitted_pixels(
         return images
     pixels = np.empty((len(images), *size, channels), np.uint8)
     for row, image in enumerate(images):
-        try:
+        with errors_as(DataError, f"{path}, image {row}"):
             fitted = preprocessing(with_channels(image, channels, preprocessing.conversion))
             pixels[row] = np.asarray(fitted).reshape(pixels.shape[1:])
-        except ValueError as error:
-            raise DataError(f"{path}, image {row}: {error}") from error
     return pixels

@@ -25,6 +25,7 @@ from jaxnlp.convert.adapters import (
 )
 from jaxnlp.convert.settings import REFUSED_FILES
 from jaxnlp.convert.tensors import WeightsError
+from jaxnlp.corpus import errors_as
 from jaxnlp.input_files.json_objects import parse_json
 from jaxnlp.input_files.web_addresses import is_web_address
 from jaxnlp.saving.atomic_files import new_folder
@@ -181,10 +182,8 @@ def read_object(file: Path) -> dict[str, Any]:
 
 def refuse_settings(file: Path, settings: Mapping[str, Any], known: ForeignSettings) -> None:
     """Raises: PretrainedError, with the file, for unsupported or unknown settings."""
-    try:
+    with errors_as(PretrainedError):
         known.check(file, settings)
-    except ValueError as error:
-        raise PretrainedError(str(error)) from error
 
 
 def refuse_files(folder: Path, *, read: tuple[str, ...] = ()) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxnlp.convert.folders import PretrainedError, read_object, refuse_settings
+from jaxnlp.corpus import errors_as
 from jaxnlp.images.preprocessing import Preprocessing
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.text.foreign_settings import ForeignSettings
@@ -102,10 +103,8 @@ def read_image_settings(folder: Path, default: str, channels: int) -> ImageSetti
     ]
     if strange:
         raise PretrainedError(f"{file}: not supported: {'; '.join(strange)}")
-    try:
+    with errors_as(PretrainedError, f"{file}: not supported"):
         return _settings(held, channels)
-    except ValueError as error:
-        raise PretrainedError(f"{file}: not supported: {error}") from error
 
 
 def _read(folder: Path) -> tuple[Path, dict[str, Any]]:

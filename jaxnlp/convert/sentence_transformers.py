@@ -16,6 +16,7 @@ from jaxnlp.convert.folders import (
     refuse_settings,
 )
 from jaxnlp.convert.settings import MODULE, NORMALIZE, POOLING, POOLING_MODES, SENTENCE_MODEL, TRANSFORMER
+from jaxnlp.corpus import errors_as
 from jaxnlp.text.embedding_settings import EmbeddingSettings
 from jaxnlp.text.foreign_settings import ForeignSettings
 
@@ -88,7 +89,7 @@ def embedding_settings(folder: Path) -> EmbeddingSettings:
     prompts = settings.get("prompts") or {}
     if not isinstance(prompts, dict):
         raise PretrainedError(f"{file}: expected prompts by name, got {prompts!r}")
-    try:
+    with errors_as(PretrainedError, file):
         return EmbeddingSettings(
             tuple((name, "" if text is None else text) for name, text in prompts.items()),
             settings.get("default_prompt_name"),
@@ -96,8 +97,6 @@ def embedding_settings(folder: Path) -> EmbeddingSettings:
             settings.get("truncate_dim"),
             settings.get("similarity_fn_name"),
         )
-    except ValueError as error:
-        raise PretrainedError(f"{file}: {error}") from error
 
 
 def score_activation(folder: Path, settings: Mapping[str, Any]) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from jaxnlp.corpus import errors_as
 from jaxnlp.input_files.json_objects import parse_json
 from jaxnlp.text import require_fields
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
@@ -97,10 +98,8 @@ class BytePairs(Vocabulary):
         """
         if not path.is_file():
             raise FileNotFoundError(f"there is no tokenizer at {path}; give a tokenizer.json")
-        try:
+        with errors_as(ValueError, path):
             return cls.from_json({"tokenizer": parse_json(path.read_text("utf-8")), "named": {}, "starts": False})
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
 
     @classmethod
     def of_folder(cls, folder: Path) -> Self:
@@ -111,10 +110,8 @@ class BytePairs(Vocabulary):
           ValueError: naming the file or the folder, when it is not a tokenizer that this library supports.
         """
         tokenizer, named, starts = read_decoder_tokenizer(folder)
-        try:
+        with errors_as(ValueError, folder):
             return cls(tokenizer, named, starts=starts)
-        except ValueError as error:
-            raise ValueError(f"{folder}: {error}") from error
 
     def save(self, folder: Path, *, max_length: int) -> None:
         """Writes tokenizer files, which Transformers and `of_folder` read. Args: `max_length`: of a text, in tokens."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from jaxnlp.corpus import errors_as
 from jaxnlp.text import require_fields
 from jaxnlp.text.foreign_settings import settings_in
 from jaxnlp.text.generation_constraints import UNCONSTRAINED, GenerationConstraints
@@ -121,11 +122,9 @@ class MarianTokenizer(PretrainedSubwords):
                 )
         source, target = ((folder / name).read_bytes() for name in MODELS)
         clean_up = bool(given.get("clean_up_tokenization_spaces"))
-        try:
+        with errors_as(ValueError, folder):
             both: dict[str, Any] = {"source_table": None if second is None else table, "clean_up": clean_up}
             return cls(table if second is None else second, (source, target), named, start, constraints, **both)
-        except ValueError as error:
-            raise ValueError(f"{folder}: {error}") from error
 
     def of_sources(self) -> Self:
         if self._source_table is None:

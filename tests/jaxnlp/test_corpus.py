@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from jaxnlp.corpus import Corpus, DataError, LazyBatch, Split
+from jaxnlp.corpus import Corpus, DataError, LazyBatch, Split, errors_as
 
 
 def corpus_of(splits):
@@ -62,3 +62,10 @@ def test_processes_make_the_batches_of_data_that_says_how():
     assert corpus.with_workers(0) is corpus
     with pytest.raises(DataError, match=r"--data.num-workers 2 does not apply: .*, list, have no method with_workers"):
         corpus.with_workers(2)
+
+
+@pytest.mark.parametrize(("where", "message"), [("a.txt, line 3", "a.txt, line 3: no"), ("", "no")])
+def test_errors_in_a_context_are_of_its_kind_and_name_its_place(where, message):
+    with pytest.raises(DataError) as caught, errors_as(DataError, where):
+        raise ValueError("no")
+    assert str(caught.value) == message

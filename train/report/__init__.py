@@ -5,6 +5,7 @@ The page depends on kinds of sections and declared metrics, not on tasks.
 
 from pathlib import Path
 
+from jaxnlp.corpus import errors_as
 from jaxnlp.saving.atomic_files import write_file
 from train.logs.json_lines import read_lines
 from train.report import plots
@@ -69,10 +70,8 @@ def read_sections(path: Path) -> list[LoggedSection]:
     """
     sections = []
     for line in read_lines(path):
-        try:
+        with errors_as(ValueError, f"{path}, line {line.number}"):
             sections.append(section_from_json(line.row))
-        except ValueError as error:
-            raise ValueError(f"{path}, line {line.number}: {error}") from error
     return sections
 
 

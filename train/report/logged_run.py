@@ -8,6 +8,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from jaxnlp.corpus import errors_as
 from jaxnlp.metric_kind import MetricKind
 from train.logs.json_lines import read_lines, read_object
 from train.report.formats import is_finite
@@ -114,10 +115,8 @@ def read_run(folder: Path) -> LoggedRun:
       ValueError: naming a broken file, and the line of metrics.jsonl.
     """
     config, environment = read_object(folder / "config.json"), read_object(folder / "environment.json")
-    try:
+    with errors_as(ValueError, folder / "environment.json"):
         declared_metrics(environment)
-    except ValueError as error:
-        raise ValueError(f"{folder / 'environment.json'}: {error}") from error
     return LoggedRun(folder.resolve().name, config, environment, read_metrics(folder / "metrics.jsonl"))
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from jaxnlp.corpus import errors_as
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.saving.checkpoint_reading import (
     CHECKPOINTS,
@@ -227,18 +228,14 @@ def has_ended(workdir: Path, config: TrainConfig) -> bool:
 
 
 def _lines(path: Path) -> list[Line]:
-    try:
+    with errors_as(RunMismatchError):
         return read_lines(path, step=int)
-    except ValueError as error:
-        raise RunMismatchError(str(error)) from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Reads the object in a JSON file of the run. Raises: RunMismatchError naming the invalid file."""
-    try:
+    with errors_as(RunMismatchError):
         return read_object(path)
-    except ValueError as error:
-        raise RunMismatchError(str(error)) from error
 
 
 def write_text(path: Path, text: str) -> None:

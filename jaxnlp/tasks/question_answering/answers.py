@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxnlp.corpus import errors_as
 from jaxnlp.decoding.completion import complete
 from jaxnlp.decoding.generation import Decoder
 from jaxnlp.input_files.text_files import is_blank
-from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 from jaxnlp.text.questions import Question
 from jaxnlp.typing import Params
@@ -44,10 +44,8 @@ def prompt_of(decoder: Decoder, vocabulary: CharacterVocabulary, question: str) 
     """
     if is_blank(question) or MASK in question or PAD in question:
         raise QuestionError(f"a question must have text, without {MASK!r} and {PAD!r}, got {question!r}")
-    try:
+    with errors_as(QuestionError, f"question {question!r}"):
         prompt = vocabulary.encode(question + MASK)
-    except UnknownTokenError as error:
-        raise QuestionError(f"question {question!r}: {error}") from error
     if decoder.capacity is not None and len(prompt) >= decoder.capacity:
         raise QuestionError(
             f"question {question!r} has {len(question)} characters; it must fit the model's context of "

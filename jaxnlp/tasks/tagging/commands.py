@@ -9,6 +9,7 @@ from typing import Any
 
 import tyro
 
+from jaxnlp.corpus import errors_as
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.json_objects import is_json
 from jaxnlp.input_files.notes import report_blank, report_skipped
@@ -158,10 +159,8 @@ class Predict(Command):
         for sentence, row in zip(columns.sentences, words, strict=True):
             if problem := trained.processor.inputs.problem(row):
                 raise ValueError(f"{file}, line {sentence.lines[0]} (sentence {sentence.number}): {problem}")
-        try:
+        with errors_as(ValueError, f"{file}, last column"):
             scheme = trained.processor.file_scheme([[row[-1] for row in one.rows] for one in columns.sentences])
-        except ValueError as error:
-            raise ValueError(f"{file}, last column: {error}") from error
         labelled = label_sentences(trained, words)
         labels = [one.labels if scheme == trained.processor.scheme else convert(one.labels, scheme) for one in labelled]
         return columns.with_column(labels, OUTSIDE if trained.processor.has_entities else "_")

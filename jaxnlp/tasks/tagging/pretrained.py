@@ -7,6 +7,7 @@ from jaxnlp.convert import PretrainedError, pretrained_types, read_pretrained
 from jaxnlp.convert.folders import adapted_class, find_folder, read_object
 from jaxnlp.convert.pretrained import CONFIG, OF_TOKENS
 from jaxnlp.convert.shapes import class_names
+from jaxnlp.corpus import errors_as
 from jaxnlp.models.tagger import HEAD, TaggerConfig
 from jaxnlp.models.word_encoder import NAME, WordEncoderCompute
 from jaxnlp.nn.compute import EXACT
@@ -32,12 +33,10 @@ def tagger_of_transformers(task: Task, path: str | Path) -> Trained:
     head = read_head(path, ExportedHead(HEAD, OF_TOKENS.prefix))
     longest = pretrained.longest
     inputs = WordInputs((), (), pretrained.vocabulary, max_length=longest, max_pieces=longest)
-    try:
+    with errors_as(PretrainedError, folder / CONFIG):
         adapted = adapted_class(str(path)) is not None
         labels = class_names(settings, head[HEAD]["bias"].size, adapted=adapted)
         processor = TaggerProcessor(inputs, labels, scheme_of(labels))
-    except ValueError as error:
-        raise PretrainedError(f"{folder / CONFIG}: {error}") from error
     rate = settings.get(family.dropout.get(OF_TOKENS.name, "dropout"))
     config = TaggerConfig(
         encoder=pretrained.config.of_tokens(),
