@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.models import Adopted, ModelConfig
@@ -61,6 +62,22 @@ class ClassifierConfig(ModelConfig):
         theirs = pretrained.processor
         fitting = functools.partial(matching_heads, pretrained.name, theirs, heads, ("targets",), config=adopted.config)
         return adopted._replace(params=rest, matching_heads=fitting)
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenClassifierConfig(ClassifierConfig):
+    """The base of configs of classifiers that read the tokens of a text, or of both texts of a pair together."""
+
+    reads: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask")
+
+    def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+        del processor
+        return jax.ShapeDtypeStruct((1, 1), jnp.int32), jax.ShapeDtypeStruct((1, 1), jnp.bool_)
+
+    def check(self, processor: Any) -> None:
+        super().check(processor)
+        if processor.apart:
+            raise ValueError("this model reads both texts of a pair together; set data.pairs to together")
 
 
 def matching_heads(

@@ -5,7 +5,7 @@ decoders for the output layer, without bias and without dropout before it.
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import chex
 import flax.linen as nn
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from jaxnlp.config import Natural
 from jaxnlp.models import Adopted, Parameter, parameter_table, transformer_note, with_own_fields
-from jaxnlp.models.classifier import HEAD, ClassifierConfig
+from jaxnlp.models.classifier import HEAD, ClassifierConfig, TokenClassifierConfig
 from jaxnlp.models.gpt import GPT, GPTConfig
 from jaxnlp.models.llama import LlamaConfig
 from jaxnlp.nn.compute import TransformerCompute
@@ -26,10 +26,8 @@ DECODER = "decoder"
 
 
 @dataclasses.dataclass(frozen=True)
-class DecoderClassifierConfig(ClassifierConfig):
+class DecoderClassifierConfig(TokenClassifierConfig):
     """The base of classifiers with a decoder, which also derive from the decoder's config."""
-
-    reads: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask")
 
     compute: TransformerCompute = dataclasses.field(default_factory=TransformerCompute, kw_only=True)
     tie_embeddings: bool = True
@@ -52,17 +50,8 @@ class DecoderClassifierConfig(ClassifierConfig):
         kind = next(kind for kind, own in _CLASSIFIERS.items() if own is type(self))
         return kind(**{field.name: getattr(self, field.name) for field in dataclasses.fields(kind)})
 
-    def check(self, processor: Any) -> None:
-        super().check(processor)
-        if processor.apart:
-            raise ValueError("this model reads both texts of a pair together; set data.pairs to together")
-
     def build(self, processor: Any) -> Any:
         return DecoderClassifier(self, self.decoder.build(processor.vocabulary), processor.outputs)
-
-    def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
-        del processor
-        return jax.ShapeDtypeStruct((1, 1), jnp.int32), jax.ShapeDtypeStruct((1, 1), jnp.bool_)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         if path[0] == DECODER:

@@ -1,7 +1,7 @@
 """The base of classifiers that look up a vector for each word of a text. E is the width of the features."""
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import chex
 import flax.linen as nn
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxnlp.config import Count, Rate, UserPath
 from jaxnlp.corpus import Corpus
 from jaxnlp.models import parameter_table
-from jaxnlp.models.classifier import ClassifierConfig
+from jaxnlp.models.classifier import TokenClassifierConfig
 from jaxnlp.models.parameter_table import Table
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
@@ -24,10 +24,8 @@ EMBEDDING_BOUND = 0.25
 
 
 @dataclasses.dataclass(frozen=True)
-class WordClassifierConfig(ClassifierConfig):
+class WordClassifierConfig(TokenClassifierConfig):
     """The base of configs of word classifiers. Their processor has the `words` of its vocabulary, by id."""
-
-    reads: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask")
 
     embedding_width: Count = 128
     """Width of the word vectors, D."""
@@ -47,15 +45,6 @@ class WordClassifierConfig(ClassifierConfig):
         self.only_if(given, "vectors that are not random", "vectors_path")
         if given and not self.vectors_path:
             raise ValueError(f"model.vectors {self.vectors} needs a file of word vectors: set model.vectors_path")
-
-    def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
-        del processor
-        return jax.ShapeDtypeStruct((1, 1), jnp.int32), jax.ShapeDtypeStruct((1, 1), jnp.bool_)
-
-    def check(self, processor: Any) -> None:
-        super().check(processor)
-        if processor.apart:
-            raise ValueError("this model reads both texts of a pair together; set data.pairs to together")
 
     @property
     def channels(self) -> int:
