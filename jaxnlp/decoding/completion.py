@@ -9,11 +9,10 @@ import numpy as np
 
 from jaxnlp.decoding.generation import Decoder, compile_generation, generate
 from jaxnlp.decoding.sampling import Sampling
+from jaxnlp.inference.batches import BATCH_SIZES
 from jaxnlp.typing import Params
 
 GREEDY = Sampling(temperature=0.0)
-BATCH_SIZES = (1, 8, 64)
-"""Possible batch sizes; they are few, so few programs are compiled."""
 
 
 def complete(

@@ -23,6 +23,10 @@ padding. Without indices all rows are padding, as in `warm_up`."""
 
 SHORT, LONGER = 32, 128
 """Lengths for most texts."""
+BATCH_SIZES = (1, 8, 64)
+"""Numbers of rows in batches; they are few, so few programs are compiled."""
+ROW_SHAPES = tuple(Shape(rows, 64) for rows in BATCH_SIZES)
+"""The shapes of batches of inputs of one size, such as images. One costs as much as 64 positions."""
 FAR = 16 * LONGER
 """If texts may be longer than this, one text has one length more, and 64 texts have one less."""
 OVERHEAD = 100
@@ -79,11 +83,6 @@ def _up_to(longest: int) -> list[int]:
     return [-(-length // 16) * 16 for length in exact] + [longest]
 
 
-def row_shapes() -> tuple[Shape, ...]:
-    """The shapes of batches of inputs of one size, such as images. One costs as much as 64 positions."""
-    return tuple(Shape(rows, 64) for rows in (1, 8, 64))
-
-
 def padded_length(length: int, shapes: Sequence[Shape]) -> int:
     """The padded length of a single input."""
     return min(shape.length for shape in shapes if shape.rows == 1 and shape.length >= length)
@@ -97,7 +96,7 @@ def batches(lengths: Sequence[int], shapes: Sequence[Shape], step_cost: int = 0)
 
     Args:
       lengths: of each input [N], at most that of the longest shape.
-      shapes: of `text_shapes`, `decoding_shapes` or `row_shapes`.
+      shapes: of `text_shapes`, `decoding_shapes` or `ROW_SHAPES`.
       step_cost: additional cost, in positions, of each of as many steps as the longest input has positions.
 
     Yields:

@@ -10,6 +10,7 @@ import tyro
 
 from jaxnlp.config import Within
 from jaxnlp.images.reading import printable
+from jaxnlp.inference.batches import ROW_SHAPES
 from jaxnlp.input_files.notes import report_blank, report_skipped, report_truncated
 from jaxnlp.input_files.rows import TextColumns
 from jaxnlp.models.bert import BertModelConfig
@@ -19,7 +20,7 @@ from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.attention import PAGE_TOKENS, page_of, require_attention
 from jaxnlp.tasks.classification import rollout_page, words_page
 from jaxnlp.tasks.classification.attention import word_weights
-from jaxnlp.tasks.classification.inputs import IMAGE_SHAPES, CommandInputs, chosen_part, given_rows, read_chunk
+from jaxnlp.tasks.classification.inputs import CommandInputs, chosen_part, given_rows, read_chunk
 from jaxnlp.tasks.classification.predict import Predictor
 
 
@@ -156,7 +157,7 @@ def _page_of_images(trained: Trained, given: CommandInputs) -> str:
         labels = [f": {predictor.targets.caption(one)}" for one in predictor(chunk)] if predictor else [""] * len(rows)
         unread += chunk.unread.values()
         for index, row in enumerate(chunk.kept):
-            image = chunk.batch([index], IMAGE_SHAPES[0])["images"]
+            image = chunk.batch([index], ROW_SHAPES[0])["images"]
             images.append(image[0])
             shares.append(np.asarray(rollout(trained.params, image))[0])
             captions.append(f"{printable(rows[row][0].name)}{labels[row]}")

@@ -11,7 +11,7 @@ import numpy as np
 from jaxnlp.corpus import NumpyBatch
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.images.reading import SUFFIXES, is_image_file, printable
-from jaxnlp.inference.batches import Shape, row_shapes, text_shapes
+from jaxnlp.inference.batches import ROW_SHAPES, Shape, text_shapes
 from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.input_files.web_addresses import absence
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, number_of_texts
@@ -19,7 +19,6 @@ from jaxnlp.text.raw_texts import is_blank, one_line
 
 IMAGES = 64
 """Number of images to read at once."""
-IMAGE_SHAPES = row_shapes()
 
 
 class CommandInputs(NamedTuple):
@@ -119,7 +118,7 @@ def _(processor: TextClassifierProcessor) -> tuple[Shape, ...]:
 
 @batch_shapes.register
 def _(processor: ImageProcessor) -> tuple[Shape, ...]:
-    return IMAGE_SHAPES
+    return ROW_SHAPES
 
 
 @given_rows.register
@@ -178,7 +177,7 @@ def _(processor: ImageProcessor, rows: Sequence[Sequence[Any]], *, resize: bool 
         [(one_line(name),) for name in names],
         [{"file": name} for name in names],
         kept,
-        [IMAGE_SHAPES[0].length] * len(kept),
+        [ROW_SHAPES[0].length] * len(kept),
         batch,
         unread=unread,
     )

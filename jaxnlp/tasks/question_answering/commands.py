@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from jaxnlp.decoding.completion import BATCH_SIZES, complete
+from jaxnlp.decoding.completion import complete
 from jaxnlp.decoding.generation import decoder_of, prompt_buckets
 from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.inference.batches import BATCH_SIZES
 from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import TextColumns, chunks, position_of, rows_of
 from jaxnlp.tasks import Command, Trained

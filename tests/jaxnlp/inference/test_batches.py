@@ -7,13 +7,13 @@ import pytest
 
 from jaxnlp.inference.batches import (
     OVERHEAD,
+    ROW_SHAPES,
     Shape,
     batches,
     decoding_shapes,
     in_batches,
     packed_rows,
     padded_length,
-    row_shapes,
     text_shapes,
     warm_up,
 )
@@ -59,8 +59,8 @@ def test_each_input_is_in_one_batch_that_holds_it():
 def test_one_short_text_costs_one_row():
     assert list(batches([7], text_shapes(512))) == [([0], Shape(1, 16))]
     assert list(batches([130], text_shapes(512))) == [([0], Shape(1, 256))]
-    assert [shape for _, shape in batches([64], row_shapes())] == [Shape(1, 64)]
-    assert [shape for _, shape in batches([64] * 9, row_shapes())] == [Shape(1, 64), Shape(8, 64)]
+    assert [shape for _, shape in batches([64], ROW_SHAPES)] == [Shape(1, 64)]
+    assert [shape for _, shape in batches([64] * 9, ROW_SHAPES)] == [Shape(1, 64), Shape(8, 64)]
 
 
 def test_a_long_text_is_not_padded_to_a_far_longest_one():
