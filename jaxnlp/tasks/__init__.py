@@ -364,12 +364,13 @@ class Task(Config):
         """The loss. If only a file is scored, the corpus has only a processor."""
         raise TypeError(f"{type(self).__name__} does not define objective()")
 
-    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
+    @staticmethod
+    def exports(trained: Trained) -> Mapping[str, Exportable]:
         """The functions of a trained model that `jaxnlp.tasks.export` writes as programs, by name.
 
         Args: trained: its model, in plain operations, with separate parameters for each block.
         """
-        raise TypeError(f"{type(self).__name__} does not define exports()")
+        raise TypeError(f"{type(trained.task).__name__} does not define exports()")
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

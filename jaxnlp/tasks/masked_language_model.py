@@ -128,7 +128,8 @@ class MaskedLanguageModel(Task):
 
         return Objective(loss, progress="positions_per_token", is_mean=False)
 
-    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
+    @staticmethod
+    def exports(trained: Trained) -> Mapping[str, Exportable]:
         model: Any = trained.model
 
         def apply(params: Params, inputs: Mapping[str, Any]) -> dict[str, Array]:

@@ -8,12 +8,11 @@ import jax.numpy as jnp
 
 from jaxnlp.config import NonNegative, Rate
 from jaxnlp.corpus import Corpus, DataConfig, Split
-from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.ops.losses import linear_cross_entropy
 from jaxnlp.ops.r_drop import linear_r_drop
-from jaxnlp.tasks import Evaluation, Evaluator, MetricKind, Objective, Scoring, Task, Trained, forward
+from jaxnlp.tasks import Evaluation, Evaluator, MetricKind, Objective, Scoring, Task, forward
 from jaxnlp.tasks.export.decoders import encode_and_step
 from jaxnlp.tasks.export.encoder_decoders import ExportEncoderDecoder
 from jaxnlp.tasks.language_model.evaluators import perplexity
@@ -101,5 +100,4 @@ class TextToText(Task):
 
         return Objective(loss, progress="positions_per_token")
 
-    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
-        return encode_and_step(trained)
+    exports = staticmethod(encode_and_step)

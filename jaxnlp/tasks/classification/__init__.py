@@ -14,7 +14,6 @@ from jaxnlp.convert.encoders import families
 from jaxnlp.convert.pretrained import OF_TEXTS
 from jaxnlp.convert.pretrained_image_encoder import read_image_encoder
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
-from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.classifier import ClassifierConfig
 from jaxnlp.ops.classification import balanced_weights
@@ -186,8 +185,7 @@ class Classification(Task):
             return balanced_weights(jnp.asarray(corpus.token_counts))
         return jnp.asarray(self.class_weights, jnp.float32) if self.class_weights else None
 
-    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
-        return exports(trained)
+    exports = staticmethod(exports)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 
 from jaxnlp.config import Count, Finite
 from jaxnlp.corpus import Corpus, DataConfig, Split
-from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.extractive_qa import AnswerSpanConfig
 from jaxnlp.ops.losses import cross_entropy
@@ -72,8 +71,7 @@ class ExtractiveQA(Task):
 
         return Objective(loss)
 
-    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
-        return exports(trained)
+    exports = staticmethod(exports)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

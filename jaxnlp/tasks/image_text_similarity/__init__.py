@@ -1,13 +1,11 @@
 """Similarity of images and texts: their vectors in one space, and zero-shot classes."""
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 
 from jaxnlp.convert.clip import MODEL_TYPE, TEXT_TYPE
 from jaxnlp.convert.pretrained_clip import read_clip
 from jaxnlp.corpus import DataConfig
-from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.tasks import Method, Task, Trained, pretrained_model
 from jaxnlp.tasks.image_text_similarity.attention import attend
@@ -50,8 +48,7 @@ class ImageTextSimilarity(Task):
             "images begins with the encoder of images: --init-from FOLDER"
         )
 
-    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
-        return exports(trained)
+    exports = staticmethod(exports)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

@@ -149,7 +149,8 @@ class LanguageModel(Task):
         del batch
         return {}
 
-    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
+    @staticmethod
+    def exports(trained: Trained) -> Mapping[str, Exportable]:
         return read_and_step(decoder_of(trained.model))
 
     @classmethod

@@ -7,7 +7,6 @@ from typing import Any
 
 from jaxnlp.config import NonNegative, Rate
 from jaxnlp.corpus import Corpus, DataConfig, Split
-from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.graph_parser import GraphParserConfig
 from jaxnlp.models.parser import ParserConfig
@@ -69,8 +68,7 @@ class Parsing(Task):
             return graph_objective(model, l2=self.l2)
         return transition_objective(model, l2=self.l2, label_smoothing=self.label_smoothing)
 
-    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
-        return exports(trained)
+    exports = staticmethod(exports)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 
 from jaxnlp.convert import exported_task, pretrained_types
 from jaxnlp.corpus import Corpus, DataConfig, Split
-from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.tagger import LabelScores, TaggerConfig, by_part
 from jaxnlp.ops.crf import crf_log_likelihood
@@ -86,8 +85,7 @@ class Tagging(Task):
 
         return Objective(loss)
 
-    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
-        return exports(trained)
+    exports = staticmethod(exports)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
