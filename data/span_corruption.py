@@ -14,18 +14,17 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from data import Corpus, DataError, Split, errors_as, require_processor
+from data import Corpus, DataError, Split, require_processor
 from data.download import locate_folder
 from data.pipelines.buckets import rows_of
 from data.pipelines.fingerprints import fingerprint
 from data.pipelines.lengths import up_to
-from data.pipelines.pair_batches import Ids, longer_side, padding_share, pair_buckets, vocabulary_note
+from data.pipelines.pair_batches import Ids, longer_side, padding_share, pair_buckets, trained_subwords, vocabulary_note
 from data.readers.file_options import TextFiles
 from jaxnlp.config import BatchSize, BatchTokens, Count, ProperFraction, TokenCount, UserPath, Within
 from jaxnlp.input_files.tables import warn_of_tables
 from jaxnlp.input_files.text_files import is_blank, read_text_file
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
-from jaxnlp.text.subword_training import train_subwords
 from jaxnlp.text.subwords import END, SubwordKind, Subwords
 from jaxnlp.text.translation import TranslationProcessor
 
@@ -212,7 +211,7 @@ class CorruptedText(TextFiles):
         train, held = self._divided(lines)
         saved = processor is not None
         if not saved:
-            both = self._trained(train)
+            both = trained_subwords(self, train, self.sentinels)
             processor = TranslationProcessor(both, both)
         subwords: Subwords | PretrainedSubwords = require_processor(processor, TranslationProcessor).source
         if not processor.shared or subwords.extra < self.sentinels:
@@ -279,12 +278,6 @@ class CorruptedText(TextFiles):
             )
         held = set(distinct[: max(1, round(self.validation_fraction * len(distinct)))])
         return [line for line in lines if line not in held], sorted(held)
-
-    def _trained(self, lines: Sequence[str]) -> Subwords:
-        with errors_as(DataError, f"data.vocabulary_size {self.vocabulary_size}"):
-            return train_subwords(
-                lines, self.subwords, self.vocabulary_size, minimum_count=self.minimum_count, extra=self.sentinels
-            )
 
     def _encoded(self, lines: Sequence[str], subwords: Subwords | PretrainedSubwords) -> list[list[int]]:
         """The ids of lines; lines that are too long are split."""

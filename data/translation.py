@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, Split, errors_as, require_processor
+from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.download import locate_folder
 from data.pipelines.buckets import Buckets, rows_of
 from data.pipelines.epochs import keeps_last
@@ -24,6 +24,7 @@ from data.pipelines.pair_batches import (
     padding_share,
     pair_buckets,
     pairs_split,
+    trained_subwords,
     vocabulary_note,
 )
 from data.readers.file_options import TextFiles
@@ -33,8 +34,7 @@ from data.span_corruption import CorruptedText
 from jaxnlp.config import BatchSize, BatchTokens, Count, Natural, ProperFraction, Rate, TokenCount, UserPath
 from jaxnlp.corpus import SourceRows
 from jaxnlp.text.sentencepiece import read_sentencepiece
-from jaxnlp.text.subword_training import train_subwords
-from jaxnlp.text.subwords import SubwordKind, Subwords
+from jaxnlp.text.subwords import SubwordKind
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
 OWN_FILES = "for your own sentences, use the recipe translation_text_files"
@@ -86,10 +86,9 @@ class SentencePairs(DataConfig):
     def trained_processor(self, pairs: Sequence[SentencePair]) -> TranslationProcessor:
         """Subwords trained on sentences. Raises: DataError when the vocabulary size is too small."""
         sources, targets = [pair.source for pair in pairs], [str(pair.reference) for pair in pairs]
-        if self.shared_vocabulary:
-            both = self._trained([*sources, *targets])
-            return TranslationProcessor(both, both)
-        return TranslationProcessor(self._trained(sources), self._trained(targets))
+        texts = [[*sources, *targets]] if self.shared_vocabulary else [sources, targets]
+        subwords = [trained_subwords(self, one, self.extra_symbols) for one in texts]
+        return TranslationProcessor(subwords[0], subwords[-1])
 
     def buckets(self, lengths: Sequence[int], longest: int, processor: TranslationProcessor) -> Buckets[Ids]:
         """The batches of pairs.
@@ -233,16 +232,6 @@ class SentencePairs(DataConfig):
     def pairs_to_score(self, paths: Sequence[Path]) -> ReadPairs:
         """The pairs of files, see `read_pairs_or_sources`."""
         return read_pairs_or_sources(paths)
-
-    def _trained(self, texts: Sequence[str]) -> Subwords:
-        with errors_as(DataError, f"data.vocabulary_size {self.vocabulary_size}"):
-            return train_subwords(
-                texts,
-                self.subwords,
-                self.vocabulary_size,
-                minimum_count=self.minimum_count,
-                extra=self.extra_symbols,
-            )
 
 
 @dataclasses.dataclass(frozen=True)

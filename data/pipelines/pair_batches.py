@@ -2,14 +2,16 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from data import NumpyBatch, Split
+from data import DataError, NumpyBatch, Split, errors_as
 from data.pipelines.buckets import Buckets, Size
 from jaxnlp.corpus import SourceRows
 from jaxnlp.text.bpe_dropout import BPEDropout
 from jaxnlp.text.padding import padded, row_mask
+from jaxnlp.text.subword_training import train_subwords
 from jaxnlp.text.subwords import START, Subwords
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
@@ -110,6 +112,12 @@ def pairs_split(
         notes=tuple(notes),
         source=source,
     )
+
+
+def trained_subwords(data: Any, texts: Sequence[str], extra: int) -> Subwords:
+    """Subwords trained on texts, with extra symbols. Args: data: the config. Raises: DataError for too few tokens."""
+    with errors_as(DataError, f"data.vocabulary_size {data.vocabulary_size}"):
+        return train_subwords(texts, data.subwords, data.vocabulary_size, minimum_count=data.minimum_count, extra=extra)
 
 
 def vocabulary_note(processor: TranslationProcessor, pairs: Sequence[Ids], *, saved: bool) -> str:
