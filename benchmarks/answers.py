@@ -143,7 +143,7 @@ def write_classifier(folder: Path) -> None:
     """An exported classifier, which both sides read."""
     import numpy as np
 
-    from jaxnlp.convert.pretrained import read_pretrained
+    from jaxnlp.convert.pretrained_encoder import read_pretrained
     from jaxnlp.models.bert_classifier import BertClassifierConfig
     from jaxnlp.nn.compute import EXACT
     from jaxnlp.targets import OneClass

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from data.text_table import TextTable
-from jaxnlp.convert.pretrained import Pretrained, save_pretrained
+from jaxnlp.convert.pretrained_encoder import Pretrained, save_pretrained
 from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.tasks.classification import Classification

@@ -3,7 +3,7 @@
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.model_types import exported_task, has_weights, is_pretrained, pretrained_types
 from jaxnlp.convert.new_tokens import rows_of_last_tokens, with_new_tokens
-from jaxnlp.convert.pretrained import read_pretrained, save_pretrained
+from jaxnlp.convert.pretrained_encoder import read_pretrained, save_pretrained
 
 __all__ = [
     "PretrainedError",

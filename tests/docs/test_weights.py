@@ -17,8 +17,8 @@ from jaxnlp.convert.encoder_decoders import families as encoder_decoder_families
 from jaxnlp.convert.encoders import families
 from jaxnlp.convert.image_encoders import families as image_families
 from jaxnlp.convert.image_processors import DEFAULTS
-from jaxnlp.convert.pretrained import OF_SPANS, OF_TEXTS, OF_TOKENS, read_pretrained
 from jaxnlp.convert.pretrained_decoder import read_decoder
+from jaxnlp.convert.pretrained_encoder import OF_SPANS, OF_TEXTS, OF_TOKENS, read_pretrained
 from jaxnlp.convert.pretrained_encoder_decoder import read_encoder_decoder
 from jaxnlp.convert.pretrained_image_encoder import read_image_encoder
 from jaxnlp.models import parameter_shapes

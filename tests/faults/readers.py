@@ -203,8 +203,8 @@ def read_archive(path: Path) -> None:
 def folder_readers(root: Path) -> list[Reader]:
     """Readers of folders of Transformers, and of a run; writes the folders."""
     from jaxnlp.convert.folders import read_tensors
-    from jaxnlp.convert.pretrained import read_pretrained
     from jaxnlp.convert.pretrained_decoder import read_decoder
+    from jaxnlp.convert.pretrained_encoder import read_pretrained
     from jaxnlp.convert.pretrained_encoder_decoder import read_encoder_decoder
     from jaxnlp.convert.pretrained_image_encoder import read_image_encoder
     from jaxnlp.text.tokenizer_files import read_decoder_tokenizer, read_text_to_text_tokenizer, read_tokenizer

@@ -28,7 +28,7 @@ from data.masked_text import MaskedText
 from data.names import NamesPretraining, NamesQuestions
 from data.text_table import TextTable
 from data.word_text import WordText
-from jaxnlp.convert.pretrained import Pretrained, save_pretrained
+from jaxnlp.convert.pretrained_encoder import Pretrained, save_pretrained
 from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig

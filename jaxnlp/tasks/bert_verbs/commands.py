@@ -12,7 +12,7 @@ import numpy as np
 import tyro
 
 from jaxnlp.convert.folders import EXPORTED
-from jaxnlp.convert.pretrained import Classifier, Pretrained, architecture, head_prefix, save_pretrained
+from jaxnlp.convert.pretrained_encoder import Classifier, Pretrained, architecture, head_prefix, save_pretrained
 from jaxnlp.input_files.notes import report_blank, report_truncated
 from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.models.bert_classifier import BertClassifierConfig

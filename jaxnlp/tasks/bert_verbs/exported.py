@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save
 
 from jaxnlp.convert import PretrainedError, read_pretrained
 from jaxnlp.convert.folders import EXPORTED, find_folder, read_object, read_tensors
-from jaxnlp.convert.pretrained import CONFIG
+from jaxnlp.convert.pretrained_encoder import CONFIG
 from jaxnlp.convert.sentence_transformers import encoder_folder
 from jaxnlp.convert.shapes import class_names
 from jaxnlp.models import ModelConfig, parameter_shapes

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxnlp.convert.encoders import families
-from jaxnlp.convert.pretrained import OF_TEXTS
+from jaxnlp.convert.pretrained_encoder import OF_TEXTS
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.text_vectors import Pooling
 from jaxnlp.targets import Number, Targets

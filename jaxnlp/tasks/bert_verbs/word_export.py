@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from jaxnlp.convert.folders import EXPORTED
-from jaxnlp.convert.pretrained import OF_TOKENS, Classifier, Pretrained, architecture, save_pretrained
+from jaxnlp.convert.pretrained_encoder import OF_TOKENS, Classifier, Pretrained, architecture, save_pretrained
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.tagger import HEAD, TaggerConfig, only_part
 from jaxnlp.models.word_encoder import NAME, WordEncoderConfig

@@ -11,7 +11,7 @@ import numpy as np
 from jaxnlp.config import NonNegative, Positive, Rate
 from jaxnlp.convert import exported_task, image_encoders, pretrained_types
 from jaxnlp.convert.encoders import families
-from jaxnlp.convert.pretrained import OF_TEXTS
+from jaxnlp.convert.pretrained_encoder import OF_TEXTS
 from jaxnlp.convert.pretrained_image_encoder import read_image_encoder
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.models import ModelConfig

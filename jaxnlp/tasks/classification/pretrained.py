@@ -7,7 +7,7 @@ from typing import Any, get_args
 from jaxnlp.convert import PretrainedError, read_pretrained
 from jaxnlp.convert.encoders import EncoderFamily
 from jaxnlp.convert.folders import adapted_class, find_folder, read_object
-from jaxnlp.convert.pretrained import CONFIG, OF_TEXTS
+from jaxnlp.convert.pretrained_encoder import CONFIG, OF_TEXTS
 from jaxnlp.convert.sentence_transformers import encoder_folder, score_activation
 from jaxnlp.convert.shapes import class_names, distinct
 from jaxnlp.models.bert_classifier import BertClassifierConfig

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxnlp.convert import PretrainedError, exported_task, pretrained_types, read_pretrained
+from jaxnlp.convert import PretrainedError, exported_task, pretrained_types, read_pretrained, save_pretrained
 from jaxnlp.convert.folders import EXPORTED
-from jaxnlp.convert.pretrained import OF_SPANS, Classifier, Pretrained, architecture, head_prefix, save_pretrained
+from jaxnlp.convert.pretrained_encoder import OF_SPANS, Classifier, Pretrained, architecture, head_prefix
 from jaxnlp.models.extractive_qa import HEAD, BertSpanConfig
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.tasks import Task, Trained, pretrained_model

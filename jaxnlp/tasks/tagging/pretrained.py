@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jaxnlp.convert import PretrainedError, pretrained_types, read_pretrained
 from jaxnlp.convert.folders import adapted_class, find_folder, read_object
-from jaxnlp.convert.pretrained import CONFIG, OF_TOKENS
+from jaxnlp.convert.pretrained_encoder import CONFIG, OF_TOKENS
 from jaxnlp.convert.shapes import class_names
 from jaxnlp.corpus import errors_as
 from jaxnlp.models.tagger import HEAD, TaggerConfig

@@ -17,7 +17,7 @@ from safetensors.torch import save_file as save_torch
 
 from jaxnlp.convert import folders
 from jaxnlp.convert.folders import PretrainedError, read_tensors
-from jaxnlp.convert.pretrained import read_pretrained, save_pretrained
+from jaxnlp.convert.pretrained_encoder import read_pretrained, save_pretrained
 
 
 def test_folders_may_begin_with_the_home_folder(folder, monkeypatch):

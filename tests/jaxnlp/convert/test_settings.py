@@ -15,7 +15,7 @@ from jaxnlp.convert.encoder_decoders import families as encoder_decoder_families
 from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.image_encoders import families as image_families
-from jaxnlp.convert.pretrained import read_pretrained
+from jaxnlp.convert.pretrained_encoder import read_pretrained
 from jaxnlp.convert.settings import (
     MODULE,
     NORMALIZE,

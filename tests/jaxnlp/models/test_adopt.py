@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.convert.pretrained import Pretrained, save_pretrained
+from jaxnlp.convert.pretrained_encoder import Pretrained, save_pretrained
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig

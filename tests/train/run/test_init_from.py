@@ -15,7 +15,7 @@ import pytest
 import jaxnlp
 from configs import bert_sst
 from data.masked_text import MaskedText
-from jaxnlp.convert.pretrained import Pretrained, read_pretrained, save_pretrained
+from jaxnlp.convert.pretrained_encoder import Pretrained, read_pretrained, save_pretrained
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig

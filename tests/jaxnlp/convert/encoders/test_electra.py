@@ -4,7 +4,7 @@ import numpy as np
 import torch
 import transformers
 
-from jaxnlp.convert.pretrained import read_pretrained, save_pretrained
+from jaxnlp.convert.pretrained_encoder import read_pretrained, save_pretrained
 from tests.encoder_folders import TEXTS, write_folder
 
 

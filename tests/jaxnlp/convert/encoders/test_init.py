@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 from jaxnlp.convert.encoder import from_huggingface, to_huggingface
 from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import PretrainedError
-from jaxnlp.convert.pretrained import read_pretrained, save_pretrained
+from jaxnlp.convert.pretrained_encoder import read_pretrained, save_pretrained
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.bert import Bert
 from jaxnlp.nn.compute import EXACT, TransformerCompute

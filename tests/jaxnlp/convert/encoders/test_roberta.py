@@ -9,7 +9,7 @@ from transformers.models.roberta.modeling_roberta import RobertaEmbeddings
 
 from jaxnlp.convert.encoder import to_huggingface
 from jaxnlp.convert.encoders.roberta import FAMILY, like_roberta
-from jaxnlp.convert.pretrained import read_pretrained
+from jaxnlp.convert.pretrained_encoder import read_pretrained
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.nn.compute import EXACT

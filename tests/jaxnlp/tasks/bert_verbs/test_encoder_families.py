@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 
 import jaxnlp
 from jaxnlp.__main__ import main
-from jaxnlp.convert.pretrained import read_pretrained
+from jaxnlp.convert.pretrained_encoder import read_pretrained
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.extractive_qa import BertSpanConfig

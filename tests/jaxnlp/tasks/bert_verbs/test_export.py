@@ -14,7 +14,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformer
 
-from jaxnlp.convert.pretrained import read_pretrained, save_pretrained
+from jaxnlp.convert.pretrained_encoder import read_pretrained, save_pretrained
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig

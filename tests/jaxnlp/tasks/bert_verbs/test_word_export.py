@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 import jaxnlp
 from jaxnlp.__main__ import main
 from jaxnlp.convert import PretrainedError
-from jaxnlp.convert.pretrained import read_pretrained
+from jaxnlp.convert.pretrained_encoder import read_pretrained
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.recurrent_parser import RecurrentParserConfig

