@@ -121,5 +121,6 @@ def is_one(inputs: Any) -> bool:
 
 
 def _is_pair(item: Any) -> bool:
-    """Whether an input is two texts, one of which may be missing, in a tuple, a list or a row of an array."""
-    return isinstance(item, tuple | list | np.ndarray) and len(item) == 2 and any(isinstance(text, str) for text in item)
+    """Whether an input is two texts, in a tuple, a list or a row of an array; one of them may be missing."""
+    sequence = isinstance(item, tuple | list | np.ndarray)
+    return sequence and len(item) == 2 and any(isinstance(text, str) for text in item)
