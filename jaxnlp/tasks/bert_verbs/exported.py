@@ -39,6 +39,11 @@ class ExportedHead(NamedTuple):
     shift: float = 0.0
     names: tuple[str, ...] = ()
 
+    @property
+    def tensors(self) -> tuple[str, str]:
+        """The names of its tensors. The encoder may have others with this prefix, such as ELECTRA's pooler."""
+        return f"{self.prefix}weight", f"{self.prefix}bias"
+
 
 def description(trained: Trained, config: ModelConfig, head: ExportedHead | None = None) -> bytes:
     """The file `jaxnlp.json` of an exported model: its task, the config of the exported part, its processor, and its
@@ -74,7 +79,7 @@ def read_exported(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
     config: Any = from_json(on_any_machine(parts.get("model")), ModelConfig, where=f"{folder / EXPORTED}: model")
     processor = processor_from_json(parts.get("processor"), where=f"{folder / EXPORTED}: processor")
     head = _head(folder, parts.get("head"))
-    bert = flatten_dict(read_pretrained(path, ignore=() if head is None else (head.prefix,)).params)
+    bert = flatten_dict(read_pretrained(path, ignore=() if head is None else head.tensors).params)
     others = flatten_dict(_other_params(path, head))
     params = unflatten_dict({(*config.bert_path, *path): x for path, x in bert.items()} | others)
     config = dataclasses.replace(config, compute=config.compute.exact)
@@ -122,7 +127,7 @@ def read_head(path: str | Path, head: ExportedHead) -> Params:
     """The parameters of a head, from the weights of Transformers. Raises: PretrainedError for a missing tensor."""
     tensors = read_tensors(encoder_folder(find_folder(path)), str(path))
     try:
-        weight, bias = (np.asarray(tensors[f"{head.prefix}{name}"], np.float32) for name in ("weight", "bias"))
+        weight, bias = (np.asarray(tensors[name], np.float32) for name in head.tensors)
     except KeyError as error:
         raise PretrainedError(f"{path}: the weights do not have the tensor {error}") from error
     kernel = np.ascontiguousarray(weight.T) / head.scale

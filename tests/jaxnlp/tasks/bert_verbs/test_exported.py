@@ -14,6 +14,7 @@ import jaxnlp
 from jaxnlp.__main__ import main
 from jaxnlp.convert import PretrainedError
 from jaxnlp.convert.folders import EXPORTED
+from jaxnlp.models.bert import BertConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.targets import Number, OneClass, SeveralClasses
@@ -23,6 +24,9 @@ from jaxnlp.tasks.classification.pretrained import SIMILARITY
 
 TEXTS = ["The cats sat on the mat.", "a big dog", "fish"]
 PAIRS = ["a dog", "the cats", "the mat"]
+ELECTRA = BertConfig(
+    num_layers=2, num_heads=2, width=8, max_positions=40, model_type="electra", pooler_activation="gelu"
+)
 
 
 @pytest.mark.sweep(1)
@@ -34,8 +38,9 @@ PAIRS = ["a dog", "the cats", "the mat"]
         {"pooling": "pooler", "targets": Number(-2.0, 7.0)},
         {"pooling": "mean", "targets": SeveralClasses(("a", "b", "c"))},
         {"texts": 2, "pairs": "apart", "pair_layer": "separate"},
+        {"pooling": "mean", "encoder": ELECTRA},  # the names of its pooler begin as those of the head
     ],
-    ids=["pooler", "pairs", "number", "several", "apart"],
+    ids=["pooler", "pairs", "number", "several", "apart", "electra"],
 )
 def test_every_classifier_predicts_the_same_after_its_export(make_classifier, tmp_path, fields):
     trained = make_classifier(**fields)
