@@ -65,10 +65,13 @@ def test_what_collapses_and_what_cures_it_is_what_the_ledger_holds(page, held):
     assert f"macro-F1 of {threshold:.3f}" in page
 
 
-def test_means_against_overfitting_are_what_the_sweep_measured(root, page):
-    with (root / "docs" / "results" / "text_cnn_overfitting.csv").open(encoding="utf-8") as file:
-        runs = {run["run"].replace("=", " "): run for run in csv.DictReader(file)}
-    section = page.split("## Against overfitting", 1)[1]
+@pytest.mark.parametrize(
+    ("name", "title"), [("text_cnn_overfitting", "Against overfitting"), ("text_cnn_trec", "Kinds of questions")]
+)
+def test_changes_of_one_field_have_the_numbers_that_their_sweep_measured(root, page, name, title):
+    with (root / "docs" / "results" / f"{name}.csv").open(encoding="utf-8") as file:
+        runs = {re.sub("=|_(?=[0-9])", " ", run["run"]): run for run in csv.DictReader(file)}
+    section = page.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
     rows = re.findall(r"^\| `([^`]+)` \| ([\d.]+)% \| ([\d.]+) \| ([\d.]+) \|$", section, re.M)
     assert {name for name, *_ in rows} == runs.keys()
     for name, accuracy, loss, calibration_error in rows:
