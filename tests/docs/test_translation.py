@@ -70,9 +70,8 @@ def test_positions_are_what_the_ledger_holds(root, page):
     section = page.split("Rotary positions helped most.", 1)[1]
     rows = re.findall(r"^\| `([\w-]+)` \| ([\d.]+) \| ([\d.]*) ?\| ([\d.]+) \|$", section, re.M)
     assert [name for name, *_ in rows] == [
-        f"{recipe}{positions}"
-        for recipe in ("multi30k_transformer", "chr_en_transformer")
-        for positions in ("", "-sinusoidal")
+        *("multi30k_transformer", "multi30k_transformer-sinusoidal", "multi30k_transformer-r-drop"),
+        *("chr_en_transformer", "chr_en_transformer-sinusoidal"),
     ]
     for name, validation, test, greedy in rows:
         assert float(validation) == pytest.approx(by_search(root, name)["bleu", 5, 0.6]["value"], abs=0.0051)
