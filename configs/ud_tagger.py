@@ -1,8 +1,8 @@
 """Parts of speech of UD English EWT, which a dependency parser reads, by BiLSTM-CRF with a character CNN.
 
 Source: Ma and Hovy 2016. Differs: Universal POS tags, no pretrained vectors, AdamW, words that are read as unknown.
-Cost: 15 minutes on one CPU core of a busy machine.
-Expect: accuracy of 0.943 on the development set.
+Cost: 2 minutes on one CPU core with bfloat16 instructions, 15 on one of a busy machine.
+Expect: accuracy of 0.942 on the development set, the mean of three seeds.
 Command: jaxnlp train ud_tagger --workdir runs/ud_tagger
 """
 

@@ -66,7 +66,12 @@ def test_what_collapses_and_what_cures_it_is_what_the_ledger_holds(page, held):
 
 
 @pytest.mark.parametrize(
-    ("name", "title"), [("text_cnn_overfitting", "Against overfitting"), ("text_cnn_trec", "Kinds of questions")]
+    ("name", "title"),
+    [
+        ("text_cnn_overfitting", "Against overfitting"),
+        ("text_cnn_trec", "Kinds of questions"),
+        ("text_cnn_sst5", "Five degrees of sentiment"),
+    ],
 )
 def test_changes_of_one_field_have_the_numbers_that_their_sweep_measured(root, page, name, title):
     with (root / "docs" / "results" / f"{name}.csv").open(encoding="utf-8") as file:
