@@ -77,7 +77,7 @@ def test_means_are_those_of_the_seeds_in_the_ledger(table, assert_means):
 
 def test_the_ablations_are_what_the_sweeps_measured(table, root):
     rows = table("tagging.md", r"\w+ \S+")
-    for recipe in ("conll_bilstm_crf", "conll_tagger"):
+    for recipe in ("conll_bilstm_crf", "conll_tagger", "resume_tagger"):
         with (root / "docs" / "results" / f"{recipe}_ablation.csv").open(encoding="utf-8") as file:
             unchanged, *runs = csv.DictReader(file)
         assert [name for name, *_ in rows[: len(runs)]] == [run["run"].replace("=", " ") for run in runs]
