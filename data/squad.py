@@ -38,9 +38,9 @@ from data.readers.repeated import repeated_notes
 from jaxnlp.config import BatchSize, Count, Natural, UserPath, Within
 from jaxnlp.input_files.json_objects import json_objects
 from jaxnlp.input_files.text_files import has_surrogate, read_text_file, warn_of_skipped
+from jaxnlp.text.blank_texts import is_blank
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, encoder_vocabulary
 from jaxnlp.text.question_contexts import AnswerSpan, ContextQuestion, ContextWindow, QuestionProcessor
-from jaxnlp.text.raw_texts import is_blank
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 PEOPLE = 4

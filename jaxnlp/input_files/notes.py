@@ -40,7 +40,7 @@ def report_blank(blank: Sequence[int], count: int, texts: Sequence[str], file: P
     """Prints the number of blank texts, if any, and names the first.
 
     Args:
-      blank: the numbers of blank rows, from `jaxnlp.text.raw_texts.blank_rows`.
+      blank: the numbers of blank rows, from `jaxnlp.text.blank_texts.blank_rows`.
       count: number of all rows.
       texts, file: the source of the rows, as in `rows_of`.
     """

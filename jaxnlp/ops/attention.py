@@ -33,10 +33,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.ops import masks
+from jaxnlp.ops.attention_kernels import attend_cudnn, attend_flash, moved, why_not_cudnn, why_not_flash
 from jaxnlp.ops.checks import UnavailableError, expect, expect_float
 from jaxnlp.ops.devices import is_divided, target_platform
 from jaxnlp.ops.dropout_masks import check_rate, keep_mask, scaled
-from jaxnlp.ops.fused_attention import attend_cudnn, attend_flash, moved, why_not_cudnn, why_not_flash
 from jaxnlp.ops.matrix_products import accumulator, product, row_major, transposed
 
 Implementation = Literal["auto", "vjp", "xla", "cudnn", "flash"]

@@ -35,7 +35,7 @@ def flash_attention(
 
     Args:
       packed: q [B, T, H, K], k and v [B, S, G, K]; or q and kv [B, S, 2, G, K]; or qkv [B, T, 3, H, K]. bfloat16,
-        float16 or float32, K at most 128 (see `ops.fused_attention.why_not_flash`); G divides H.
+        float16 or float32, K at most 128 (see `ops.attention_kernels.why_not_flash`); G divides H.
       key_mask: [B, S] bool, True = may be seen; None = all.
       causal, first_query, scale, dropout_rate, dropout_key, first_row: as for
         `ops.attention.dot_product_attention`; first_query and scale are Python numbers.

@@ -16,7 +16,7 @@ from jaxnlp.input_files.rows import check_row
 from jaxnlp.pages.attention_page import render_page
 from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.text.raw_texts import refuse_blank
+from jaxnlp.text.blank_texts import refuse_blank
 
 PAGE_TOKENS = 128
 """Default maximum number of tokens on a page, whose size is quadratic in it."""

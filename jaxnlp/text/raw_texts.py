@@ -1,9 +1,9 @@
-"""Raw texts: checks of arguments, blank texts, and texts in one line."""
+"""Raw texts: checks of arguments, and texts in one line."""
 
 import logging
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +13,6 @@ from jaxnlp.text import UnknownTokenError
 
 _logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-Row = TypeVar("Row", bound=Sequence[Any])
 _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
@@ -56,41 +54,9 @@ def refuse_surrogates(text: str) -> None:
         raise UnknownTokenError("the text is not Unicode: it has half of a pair of UTF-16")
 
 
-def is_blank(row: Sequence[Any]) -> bool:
-    """Whether a text of a row, or of a pair, is blank, see `jaxnlp.input_files.text_files.is_blank`."""
-    return any(isinstance(text, str) and text_files.is_blank(text) for text in row)
-
-
-def blank_rows(rows: Sequence[Sequence[Any]], count: int) -> list[int]:
-    """The numbers of the blank rows, from 1. Args: count: number of the rows before these."""
-    return [number for number, row in enumerate(rows, count + 1) if is_blank(row)]
-
-
 def one_line(text: str) -> str:
     """The text with blanks instead of line breaks and tabs."""
     return _BREAKS.sub(" ", text)
-
-
-def unless_blank(rows: Sequence[Row], answers: Callable[[list[Row]], Sequence[T]], empty: T) -> list[T]:
-    """The answers to rows of texts, in order; a blank row has the empty answer.
-
-    Args:
-      rows: [N], each with one text or two.
-      answers: of the rows that are not blank; not called if there are none.
-      empty: the empty answer.
-    """
-    kept = [index for index, row in enumerate(rows) if not is_blank(row)]
-    results = [empty] * len(rows)
-    for index, one in zip(kept, answers([rows[index] for index in kept]) if kept else (), strict=True):
-        results[index] = one
-    return results
-
-
-def refuse_blank(row: Sequence[Any]) -> None:
-    """Raises: ValueError as `require_texts`, and for a blank text, or a pair with one."""
-    require_texts(row, "a text" if len(row) == 1 else "two texts")
-    if is_blank(row):
-        raise ValueError(f"the text is blank{', or its pair is' if len(row) == 2 else ''}; give a text with characters")
 
 
 def require_sentences(texts: Sequence[Any]) -> list[str | list[str]]:

@@ -76,7 +76,7 @@ def test_attention_of_a_training_step_is_in_kernels(name, platform, monkeypatch)
         return sum(x.astype(jnp.float32).sum() for x in jax.tree.leaves(output))
 
     if platform == "gpu":
-        monkeypatch.setattr("jaxnlp.ops.fused_attention.cuda_capability", lambda: (9, 0))
+        monkeypatch.setattr("jaxnlp.ops.attention_kernels.cuda_capability", lambda: (9, 0))
     with compile_for(platform):
         jaxpr = jax.make_jaxpr(jax.grad(loss))(params, inputs, jax.random.key(0))
     found = list(equations(jaxpr.jaxpr))

@@ -33,7 +33,8 @@ from jaxnlp.tasks.bert_verbs.encodings import (
 from jaxnlp.tasks.bert_verbs.exported import HEADS, ExportedHead, description, heads_file
 from jaxnlp.tasks.bert_verbs.torch_classifier import PROGRAM_FILE, torch_classifier
 from jaxnlp.tasks.export import ExportCommand, without_class
-from jaxnlp.text.raw_texts import blank_rows, one_line
+from jaxnlp.text.blank_texts import blank_rows
+from jaxnlp.text.raw_texts import one_line
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,9 +18,10 @@ from jaxnlp.ops.compiler_options import jit
 from jaxnlp.ops.devices import target_platform
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
+from jaxnlp.text.blank_texts import is_blank, refuse_blank
 from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, encoder_vocabulary, padded_texts
-from jaxnlp.text.raw_texts import is_blank, refuse_blank, require_texts
+from jaxnlp.text.raw_texts import require_texts
 from jaxnlp.typing import Params
 
 

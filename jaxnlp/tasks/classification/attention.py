@@ -15,7 +15,7 @@ from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import require_attention
 from jaxnlp.tasks.bert_verbs import encodings
 from jaxnlp.tasks.classification.inputs import Chunk, batch_shapes, read_chunk
-from jaxnlp.text.raw_texts import refuse_blank
+from jaxnlp.text.blank_texts import refuse_blank
 from jaxnlp.typing import Params
 
 POOLED = "the text"

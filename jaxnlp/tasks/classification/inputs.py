@@ -14,8 +14,9 @@ from jaxnlp.images.reading import SUFFIXES, is_image_file, printable
 from jaxnlp.inference.batches import ROW_SHAPES, Shape, text_shapes
 from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.input_files.web_addresses import absence
+from jaxnlp.text.blank_texts import is_blank
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, number_of_texts
-from jaxnlp.text.raw_texts import is_blank, one_line
+from jaxnlp.text.raw_texts import one_line
 
 IMAGES = 64
 """Number of images to read at once."""

@@ -13,8 +13,9 @@ from jaxnlp.inference.exportable import Exportable, axes_of_batches
 from jaxnlp.ops.answer_spans import BestSpans, best_spans
 from jaxnlp.ops.compiler_options import jit
 from jaxnlp.tasks import Trained
+from jaxnlp.text.blank_texts import unless_blank
 from jaxnlp.text.question_contexts import ContextQuestion, ContextWindow, QuestionProcessor
-from jaxnlp.text.raw_texts import require_texts, unless_blank
+from jaxnlp.text.raw_texts import require_texts
 from jaxnlp.typing import Batch, Params
 
 MAX_SPANS = 20

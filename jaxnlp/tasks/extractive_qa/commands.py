@@ -18,7 +18,8 @@ from jaxnlp.pages.page import page
 from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.extractive_qa.answers import Answer
-from jaxnlp.text.raw_texts import blank_rows, one_line
+from jaxnlp.text.blank_texts import blank_rows
+from jaxnlp.text.raw_texts import one_line
 
 _STYLE = """
 body { max-width: 900px }

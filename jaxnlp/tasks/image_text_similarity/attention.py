@@ -9,7 +9,8 @@ from jaxnlp.ops.compiler_options import jit
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.image_text_similarity.embeddings import text_encoder
-from jaxnlp.text.raw_texts import refuse_blank, require_texts
+from jaxnlp.text.blank_texts import refuse_blank
+from jaxnlp.text.raw_texts import require_texts
 
 
 def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:

@@ -23,7 +23,7 @@ from jaxnlp.tasks.classification.vectors import vectors_of_files
 from jaxnlp.tasks.export import ExportCommand
 from jaxnlp.tasks.image_text_similarity.embeddings import embed_texts, image_encoder, names_image
 from jaxnlp.tasks.image_text_similarity.zero_shot import classifier
-from jaxnlp.text.raw_texts import blank_rows
+from jaxnlp.text.blank_texts import blank_rows
 
 
 @dataclasses.dataclass(frozen=True)

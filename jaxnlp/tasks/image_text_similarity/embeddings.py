@@ -21,8 +21,9 @@ from jaxnlp.ops.compiler_options import jit
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.encodings import Embeddings
 from jaxnlp.tasks.classification.vectors import image_vectors, warm_up_images
+from jaxnlp.text.blank_texts import is_blank
 from jaxnlp.text.encoder_vocabulary import padded_texts
-from jaxnlp.text.raw_texts import is_blank, is_missing, require_texts
+from jaxnlp.text.raw_texts import is_missing, require_texts
 from jaxnlp.typing import Params
 
 

@@ -15,7 +15,8 @@ from jaxnlp.tasks.bert_verbs.encodings import l2_normalize
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.classification.predict import predict as predict_classes
 from jaxnlp.tasks.image_text_similarity.embeddings import embed_texts, image_encoder
-from jaxnlp.text.raw_texts import blank_rows, require_texts
+from jaxnlp.text.blank_texts import blank_rows
+from jaxnlp.text.raw_texts import require_texts
 
 
 def classifier(trained: Trained, classes: Sequence[str], *, template: str = "{}") -> Trained:

@@ -22,7 +22,8 @@ from jaxnlp.ops.losses import token_nll
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.language_model.prompts import count_unknown, encode_continuation
 from jaxnlp.text import UnknownTokenError
-from jaxnlp.text.raw_texts import blank_rows, is_blank, one_line, require_texts
+from jaxnlp.text.blank_texts import blank_rows, is_blank
+from jaxnlp.text.raw_texts import one_line, require_texts
 from jaxnlp.typing import Array, Params
 
 LONGEST = 1024

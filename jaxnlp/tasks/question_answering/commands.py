@@ -17,8 +17,9 @@ from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import TextColumns, chunks, position_of, rows_of
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.question_answering.answers import QuestionError, answer, prompt_of
+from jaxnlp.text.blank_texts import blank_rows, is_blank, unless_blank
 from jaxnlp.text.characters import MASK
-from jaxnlp.text.raw_texts import blank_rows, is_blank, one_line, require_texts, unless_blank
+from jaxnlp.text.raw_texts import one_line, require_texts
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,9 +19,10 @@ from jaxnlp.saving.atomic_files import PAGES, require_place, write_file, write_p
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.tagging.entities_page import Entity, render_page
 from jaxnlp.tasks.tagging.inference import Labelled, label_sentences
+from jaxnlp.text.blank_texts import blank_rows
 from jaxnlp.text.columns import parse_columns, without_positions
 from jaxnlp.text.conllu import TreeSentence, parse_conllu, written
-from jaxnlp.text.raw_texts import blank_rows, one_line, require_sentences
+from jaxnlp.text.raw_texts import one_line, require_sentences
 from jaxnlp.text.tag_schemes import OUTSIDE, convert
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_split import PlacedWord, placed_words

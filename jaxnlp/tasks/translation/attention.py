@@ -12,7 +12,7 @@ from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.translation.commands import max_source_length, search, sources_of
 from jaxnlp.tasks.translation.search import SearchOptions
-from jaxnlp.text.raw_texts import refuse_blank
+from jaxnlp.text.blank_texts import refuse_blank
 from jaxnlp.text.translation import TranslationProcessor
 
 

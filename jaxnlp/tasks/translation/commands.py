@@ -21,7 +21,8 @@ from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.translation.alignment_page import render_page
 from jaxnlp.tasks.translation.evaluators import alignment
 from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded_sources
-from jaxnlp.text.raw_texts import blank_rows, is_blank, one_line, require_texts
+from jaxnlp.text.blank_texts import blank_rows, is_blank
+from jaxnlp.text.raw_texts import one_line, require_texts
 from jaxnlp.text.translation import TranslationProcessor
 
 CHUNK = 64

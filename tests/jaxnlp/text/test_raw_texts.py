@@ -1,16 +1,7 @@
 import numpy as np
 import pytest
 
-from jaxnlp.text.raw_texts import (
-    as_texts,
-    blank_rows,
-    is_blank,
-    one_line,
-    refuse_blank,
-    require_sentences,
-    require_texts,
-    unless_blank,
-)
+from jaxnlp.text.raw_texts import as_texts, one_line, require_sentences, require_texts
 from jaxnlp.text.word_split import PlacedWord, placed_words
 
 
@@ -23,43 +14,12 @@ def test_texts_must_be_texts():
         ValueError, match=r"questions of characters, got half of a surrogate pair at index 0: 'a\\ud800'"
     ):
         require_texts(["a\ud800"], "questions")
-    with pytest.raises(ValueError, match="expected a text, got list at index 0"):
-        refuse_blank((["a"],))
 
 
 def test_a_processor_needs_a_text():
     assert as_texts("a") == ["a"]
     with pytest.raises(ValueError, match="there are no texts"):
         as_texts([])
-
-
-@pytest.mark.parametrize(
-    ("row", "blank"),
-    [
-        *((("a",), False), (("",), True), ((" \n\t",), True), (("a", "b"), False), (("a", " "), True)),
-        *((("\u200b\ufeff\u00a0\0",), True), (("\u200ba",), False), (("\U0001f600",), False)),
-    ],
-)
-def test_a_row_is_blank_where_one_of_its_texts_is(row, blank):
-    assert is_blank(row) is blank
-    if blank:
-        with pytest.raises(ValueError, match="the text is blank"):
-            refuse_blank(row)
-    else:
-        refuse_blank(row)
-
-
-def test_blank_rows_keep_their_place_with_the_empty_answer():
-    asked = []
-
-    def answers(rows):
-        asked.append(rows)
-        return [text.upper() for (text,) in rows]
-
-    assert unless_blank([("a",), ("",), ("b",), (" ",)], answers, "none") == ["A", "none", "B", "none"]
-    assert unless_blank([("",)], answers, "none") == ["none"]
-    assert unless_blank([], answers, "none") == []
-    assert asked == [[("a",), ("b",)]]
 
 
 def test_sentences_are_texts_or_lists_of_words():
@@ -86,10 +46,6 @@ def test_blank_words_of_sentences_are_counted_and_the_first_is_named(caplog):
 
 def test_a_line_is_one_line():
     assert one_line("a\r\nb\tc\u2028d\x85e  f\\n") == "a b c d e  f\\n"
-
-
-def test_blank_rows_are_numbered_after_the_rows_before_them():
-    assert blank_rows([("a", "b"), ("", ""), ("c", " ")], 10) == [12, 13]
 
 
 @pytest.mark.parametrize("missing", [None, float("nan")])

@@ -181,7 +181,7 @@ def flash_calls(monkeypatch):
         calls.append(shards.rows_of_all_shards(1))
         return flash_attention(*packed, **settings, interpret=True)
 
-    monkeypatch.setattr("jaxnlp.ops.fused_attention.cuda_capability", lambda: (9, 0))
+    monkeypatch.setattr("jaxnlp.ops.attention_kernels.cuda_capability", lambda: (9, 0))
     monkeypatch.setattr("jaxnlp.ops.flash.flash_attention", interpreted)
     return calls
 

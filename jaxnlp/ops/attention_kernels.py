@@ -1,4 +1,4 @@
-"""Attention by accelerator kernels without an array of all queries and keys, and the calls that they refuse."""
+"""Which accelerator kernel serves a call of attention, and why another does not; `ops.attention` calls it."""
 
 from collections.abc import Callable
 

@@ -55,7 +55,7 @@ def gpu(monkeypatch):
         calls.append("flash")
         return flash_attention(*packed, **settings, interpret=True)
 
-    monkeypatch.setattr("jaxnlp.ops.fused_attention.cuda_capability", lambda: (8, 0))
+    monkeypatch.setattr("jaxnlp.ops.attention_kernels.cuda_capability", lambda: (8, 0))
     monkeypatch.setattr(jax.nn, "dot_product_attention", recorded)
     monkeypatch.setattr("jaxnlp.ops.flash.flash_attention", flash)
     return calls
@@ -87,7 +87,7 @@ def test_cudnn_is_refused_a_bias():
 
 @pytest.mark.usefixtures("gpu")
 def test_cudnn_is_refused_on_a_gpu_that_is_too_old(monkeypatch):
-    monkeypatch.setattr("jaxnlp.ops.fused_attention.cuda_capability", lambda: (7, 5))
+    monkeypatch.setattr("jaxnlp.ops.attention_kernels.cuda_capability", lambda: (7, 5))
     inputs = [jnp.asarray(x, jnp.bfloat16) for x in random_inputs(width=8)]
     with pytest.raises(ValueError, match=re.escape("needs a GPU of compute capability 8.0, got 7.5")):
         dot_product_attention(*inputs, implementation="cudnn")
@@ -174,7 +174,7 @@ def test_cudnn_gets_what_it_needs_to_give_the_same_values(gpu, mask_shape, causa
     ids=str,
 )
 def test_flash_is_refused_what_it_cannot_do(changes, reason, monkeypatch):
-    monkeypatch.setattr("jaxnlp.ops.fused_attention.cuda_capability", lambda: changes.get("capability", (9, 0)))
+    monkeypatch.setattr("jaxnlp.ops.attention_kernels.cuda_capability", lambda: changes.get("capability", (9, 0)))
     settings = {name: x for name, x in changes.items() if name in ("bias", "attention_mask", "first_query")}
     sizes = {name: x for name, x in changes.items() if name in ("width", "keys", "batch", "heads")}
     inputs = [jnp.asarray(x, changes.get("dtype", "bfloat16")) for x in random_inputs(**({"width": 8} | sizes))]
@@ -184,7 +184,7 @@ def test_flash_is_refused_what_it_cannot_do(changes, reason, monkeypatch):
 
 @pytest.mark.usefixtures("gpu")
 def test_flash_is_refused_heads_that_devices_share_and_auto_takes_another(monkeypatch):
-    monkeypatch.setattr("jaxnlp.ops.fused_attention.cuda_capability", lambda: (9, 0))
+    monkeypatch.setattr("jaxnlp.ops.attention_kernels.cuda_capability", lambda: (9, 0))
     inputs = [jnp.asarray(x, "bfloat16") for x in random_inputs(width=8)]
     settings = {"dropout_rate": 0.5, "dropout_key": jax.random.key(0)}  # so that cuDNN cannot compute it
     mesh = jax.sharding.AbstractMesh((1, 2), ("data", "model"))
