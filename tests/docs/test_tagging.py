@@ -75,6 +75,13 @@ def test_means_are_those_of_the_seeds_in_the_ledger(table, assert_means):
     assert_means([row for row in table("tagging.md", r"[\w-]+") if row[1] in ("f1", "accuracy")])
 
 
+def test_changes_of_the_resume_tagger_that_were_made_together_are_those_of_the_ledger(page, entries):
+    text = " ".join(page.split())
+    for name in ("rare-two-layers", "rare-two-layers-unknown"):
+        f1 = re.search(rf"(\d\d\.\d) \(`resume_tagger-{name}`\)", text)[1]
+        assert float(f1) == pytest.approx(100 * entries(f"resume_tagger-{name}")["f1", "validation"]["value"], abs=0.051)
+
+
 def test_the_ablations_are_what_the_sweeps_measured(table, root):
     rows = table("tagging.md", r"\w+ \S+")
     for recipe in ("conll_bilstm_crf", "conll_tagger", "resume_tagger"):
