@@ -70,6 +70,7 @@ def test_what_collapses_and_what_cures_it_is_what_the_ledger_holds(page, held):
     [
         ("text_cnn_overfitting", "Against overfitting"),
         ("text_cnn_trec", "Kinds of questions"),
+        ("text_rnn_trec", "Kinds of questions by a recurrent network"),
         ("text_cnn_sst5", "Five degrees of sentiment"),
     ],
 )
