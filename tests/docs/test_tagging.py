@@ -79,7 +79,9 @@ def test_changes_of_the_resume_tagger_that_were_made_together_are_those_of_the_l
     text = " ".join(page.split())
     for name in ("rare-two-layers", "rare-two-layers-unknown"):
         f1 = re.search(rf"(\d\d\.\d) \(`resume_tagger-{name}`\)", text)[1]
-        assert float(f1) == pytest.approx(100 * entries(f"resume_tagger-{name}")["f1", "validation"]["value"], abs=0.051)
+        assert float(f1) == pytest.approx(
+            100 * entries(f"resume_tagger-{name}")["f1", "validation"]["value"], abs=0.051
+        )
 
 
 def test_the_ablations_are_what_the_sweeps_measured(table, root):
