@@ -51,6 +51,8 @@ class Targets(abc.ABC):
     """The difference that 1 makes in a model's output, in the unit of the labels."""
     sigmoid: bool = False
     """Whether a number is the sigmoid of the output."""
+    limited: ClassVar[bool] = False
+    """Whether numbers are limited to the scale of the labels."""
 
     @property
     def outputs(self) -> int:
@@ -284,6 +286,7 @@ class Number(Targets):
     """
 
     problem: ClassVar[Problem] = "regression"
+    limited: ClassVar[bool] = True
 
     lowest: float = dataclasses.field()  # without the base's default
     highest: float
@@ -357,6 +360,8 @@ class AnyNumber(Number):
       lowest, highest: 0 and 1, so that outputs are not scaled.
       sigmoid: whether a prediction is the sigmoid of the output, as in some cross-encoders.
     """
+
+    limited: ClassVar[bool] = False
 
     lowest: float = 0.0
     highest: float = 1.0

@@ -35,7 +35,7 @@ from train.config import TrainConfig
 from train.recipes import load_recipe
 from train.run import folder as run_folder
 from train.run import lock
-from train.run.continuation import check_folder
+from train.run.continuation import check_ended, check_folder
 from train.run.signals import exit_status, handled
 
 PROGRAM = f"{program_name()} sweep"
@@ -265,12 +265,21 @@ def train_process(arguments: Sequence[str], log: Path) -> int:
 def sweep(runs: Sequence[SweptRun], workdir: Path, train: Train = train_process) -> int:
     """Trains the unfinished runs, and writes sweep.csv and sweep.html after each. Returns: the number of failed runs.
 
-    Raises: RunMismatchError when a folder has a run with another config, and while another process sweeps in `workdir`.
+    Raises: RunMismatchError when a folder has a run with another config or other data, and while another process sweeps
+      in `workdir`; and as `train.run.continuation.check_ended`.
     """
-    for run in runs:
-        check_folder(run.folder, run.config)
+    _check(runs)
     with lock.held(workdir, "runs a sweep"):  # without it, runs that the other trains would count as failed
         return _train_all(runs, workdir, train)
+
+
+def _check(runs: Sequence[SweptRun]) -> None:
+    """Checks the runs that a folder has; `jaxnlp train` checks the data of those that are not finished."""
+    for run in runs:
+        check_folder(run.folder, run.config)
+    for run in runs:
+        if run.finished:
+            check_ended(run.folder, run.config)
 
 
 def _train_all(runs: Sequence[SweptRun], workdir: Path, train: Train) -> int:
@@ -296,8 +305,7 @@ def sweep_at_once(runs: Sequence[SweptRun], workdir: Path) -> int:
 
     Raises: KeyboardInterrupt when a signal has stopped them; and as `sweep` and `train.at_once.fit_at_once`.
     """
-    for run in runs:
-        check_folder(run.folder, run.config)
+    _check(runs)
     failed: dict[Path, str] = {}
     left = [run for run in runs if not run.finished]
     with lock.held(workdir, "runs a sweep"):

@@ -168,16 +168,33 @@ def _read_npz(
             f"{path}: labels must be whole numbers from 0, one for each of {len(images)} images, got {labels.dtype} "
             f"{labels.shape}{f', the lowest {labels.min()}' if labels.dtype.kind in 'iu' and labels.size else ''}"
         )
-    names = tuple(map(str, range(int(labels.max()) + 1))) if classes is None else classes
-    if labels.max() >= len(names):
-        raise DataError(
-            f"{path}: the label {labels.max()} does not exist; the last label of the model is {len(names) - 1}"
-        )
+    present, places = np.unique(labels, return_inverse=True)
     if classes is None:
-        missing = sorted(set(range(len(names))) - set(labels.tolist()))
-        if missing or len(names) < 2:
-            raise DataError(f"{path}: no image has the label {missing[0] if missing else 1}; each class needs images")
-    return LabelledImages(images, labels.astype(np.int64), names, numbered(len(images)))
+        missing = next((number for number, label in enumerate(present) if number != label), None)
+        if missing is not None or len(present) < 2:
+            raise DataError(
+                f"{path}: no image has the label {1 if missing is None else missing}; each class needs images"
+            )
+        classes = tuple(map(str, present.tolist()))
+    return LabelledImages(images, _ids(path, present.tolist(), classes)[places], classes, numbered(len(images)))
+
+
+def _ids(path: Path, labels: list[int], classes: tuple[str, ...]) -> np.ndarray:
+    """The ids of labels [L]: of the classes that have them as names, or, if no names are numbers, by place.
+
+    Raises: DataError for a label without a class.
+    """
+    numbers = [int(name) for name in classes if name.isdecimal()]
+    if len({*numbers}) == len(classes):
+        ids = {number: index for index, number in enumerate(numbers)}
+    else:
+        ids = {label: label for label in range(len(classes))}
+        shown = ", ".join(f"{label} = {name}" for label, name in enumerate(classes[:3]))
+        _logger.warning("%s: the labels are read as places in the list of classes: %s", path, shown)
+    unknown = [label for label in labels if label not in ids]
+    if unknown:
+        raise DataError(f"{path}: the label {unknown[0]} has no class; the model has {', '.join(classes[:10])}")
+    return np.array([ids[label] for label in labels])
 
 
 def fitted_pixels(

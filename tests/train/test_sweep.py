@@ -120,8 +120,9 @@ def test_switches_and_fields_of_several_values_can_be_varied(tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_finished_run_is_not_trained_again_and_a_failed_one_is(tmp_path, capsys):
-    runs = planned(tmp_path)
+def test_a_finished_run_is_not_trained_again_and_a_failed_one_is(tmp_path, monkeypatch, capsys):
+    runs, checked = planned(tmp_path), []
+    monkeypatch.setattr("train.sweep.check_ended", lambda folder, config: checked.append((folder, config)))
     first = Trainer(runs, failing={"num_layers=1,learning_rate=3e-3"})
     assert sweep(runs, tmp_path, first) == 1
     assert len(first.called) == 4
@@ -136,7 +137,9 @@ def test_a_finished_run_is_not_trained_again_and_a_failed_one_is(tmp_path, capsy
     assert rows[0]["optimizer.learning_rate"] == "1e-3"
     assert rows[1]["best_loss"] == ""
     again = Trainer(runs)
+    assert checked == []
     assert sweep(runs, tmp_path, again) == 0
+    assert checked == [(run.folder, run.config) for run in (runs[0], *runs[2:])]
     assert again.called == ["num_layers=1,learning_rate=3e-3"]
     assert {row["status"] for row in table(tmp_path)} == {"finished"}
     assert "finished before" in capsys.readouterr().out
@@ -327,6 +330,7 @@ def test_a_sweep_at_once_trains_all_unfinished_runs_with_one_program(tmp_path, m
     train = Trainer(runs)
     train(runs[0].arguments, runs[0].log)
     monkeypatch.setattr("train.at_once.fit_at_once", fit)
+    monkeypatch.setattr("train.sweep.check_ended", lambda *_: None)  # the fit above has written no checkpoint
     assert sweep_at_once(runs, tmp_path) == 1
     assert trained == ["seed=1", "seed=2"]
     assert [row["status"] for row in table(tmp_path)] == [*["finished"] * 2, "failed: the loss was not finite"]

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jaxnlp.corpus import Corpus, DataConfig
+from jaxnlp.corpus import Corpus, DataConfig, errors_as
 from jaxnlp.saving.checkpoint_reading import (
     CHECKPOINTS,
     CONFIG_FILE,
@@ -13,9 +13,10 @@ from jaxnlp.saving.checkpoint_reading import (
     Record,
     checkpoint_steps,
     json_digest,
+    read_checkpoint,
     read_run_files,
 )
-from jaxnlp.saving.serialization import differences, identity_changes, same_fields, to_json
+from jaxnlp.saving.serialization import differences, identity_changes, processor_from_json, same_fields, to_json
 from train.config import TrainConfig
 from train.run.folder import (
     ENVIRONMENT_FILE,
@@ -28,7 +29,9 @@ from train.run.folder import (
     check_path,
     config_json,
     logged_steps,
+    read_config,
     read_environment,
+    read_json,
 )
 
 MAX_DIFFERENCES, MAX_CHARACTERS = 20, 300
@@ -125,6 +128,22 @@ def check_continuation(record: Record, run: RunSpec, workdir: Path) -> None:
         changed = _listed(differences(processor, as_saved))
         raise _changed_data(record, run, workdir, f"{PROCESSOR_FILE} would differ:{changed}")
     refuse_data_change(record, run, workdir)
+
+
+def check_ended(workdir: Path, config: TrainConfig) -> None:
+    """Checks that an ended run has learned from the data that this config names.
+
+    Raises:
+      FileNotFoundError: when the data does not exist.
+      RunMismatchError: when it is other data, or cannot be read; and as `read_config`.
+    """
+    held = read_config(workdir)
+    record = read_checkpoint(workdir, "latest", lambda found: found)
+    data = dataclasses.replace(held.data, **{name: getattr(config.data, name) for name in config.data.places()})
+    processor = processor_from_json(read_json(workdir / PROCESSOR_FILE))
+    with errors_as(RunMismatchError, f"the run in {workdir} has ended, and cannot read this data"):
+        corpus = data.load(held.seed, processor)
+    refuse_data_change(record, corpus, workdir)
 
 
 def data_of(run: Path, config: TrainConfig, processor: Any, record: Record) -> Corpus:

@@ -18,7 +18,7 @@ from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.text_vectors import Pooling
 from jaxnlp.saving.atomic_files import require_place, write_file
-from jaxnlp.targets import AnyNumber, Number
+from jaxnlp.targets import Number
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.bert_verbs.encodings import (
@@ -165,7 +165,7 @@ class Export(ExportCommand):
 def _scale(trained: Trained) -> str:
     """The difference from a number that Transformers predicts, in words; "" for classes."""
     targets = trained.processor.targets
-    if not isinstance(targets, Number) or isinstance(targets, AnyNumber):
+    if not targets.limited:
         return ""
     return f"; jaxnlp limits its numbers to the scale of the labels, from {targets.lowest:g} to {targets.highest:g}"
 

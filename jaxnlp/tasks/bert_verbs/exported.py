@@ -11,7 +11,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors.numpy import load_file, save
 
 from jaxnlp.convert import PretrainedError, read_pretrained
-from jaxnlp.convert.folders import EXPORTED, find_folder, read_object, read_tensors
+from jaxnlp.convert.folders import EXPORTED, find_folder, is_adapter, read_object, read_tensors
 from jaxnlp.convert.pretrained_encoder import CONFIG
 from jaxnlp.convert.sentence_transformers import encoder_folder
 from jaxnlp.convert.shapes import class_names
@@ -81,17 +81,19 @@ def read_exported(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
     head = _head(folder, parts.get("head"))
     bert = flatten_dict(read_pretrained(path, ignore=() if head is None else head.tensors).params)
     others = flatten_dict(_other_params(path, head))
-    params = unflatten_dict({(*config.bert_path, *path): x for path, x in bert.items()} | others)
+    held = {(*config.bert_path, *path): x for path, x in bert.items()} | others
     config = dataclasses.replace(config, compute=config.compute.exact)
-    expected = parameter_shapes(config.build(processor), *config.inputs(processor))
-    shapes = [{path: x.shape for path, x in flatten_dict(tree).items()} for tree in (params, expected)]
+    expected = flatten_dict(parameter_shapes(config.build(processor), *config.inputs(processor)))
+    if is_adapter(str(path)):  # its base may have a pooler that this model has not
+        held = {path: x for path, x in held.items() if path in expected or not path[-2].startswith("pooler")}
+    shapes = [{path: x.shape for path, x in tree.items()} for tree in (held, expected)]
     paths = shapes[0].keys() | shapes[1].keys()
     different = sorted("/".join(path) for path in paths if shapes[0].get(path) != shapes[1].get(path))
     if different:
         raise PretrainedError(f"{folder}: {different[0]} does not fit {EXPORTED}; export the run again")
     if head is not None and head.names:
         _check_names(folder, tuple(head.names))
-    return pretrained_model(task, config, params, processor, str(path))
+    return pretrained_model(task, config, unflatten_dict(held), processor, str(path))
 
 
 def _head(folder: Path, fields: Any) -> ExportedHead | None:

@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+import jax.numpy as jnp
+
 from jaxnlp.inference.batches import Shape
 from jaxnlp.inference.exportable import Exportable, axes_of_batches
 from jaxnlp.models.text_vectors import cosine
+from jaxnlp.targets import Targets
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.encodings import has_bert
 from jaxnlp.tasks.classification import vectors
@@ -28,18 +31,18 @@ def exports(trained: Trained) -> dict[str, Exportable]:
 def _classify(trained: Trained, part: str) -> Exportable:
     model: Any = trained.model
     processor, compute = trained.processor.by_part[part], outputs_of(model, part)
-    nothing, shortest = read_chunk(processor, ()), 1
-
-    def apply(params: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return {"outputs": compute(params, inputs)}
-
+    nothing, shortest, targets = read_chunk(processor, ()), 1, processor.targets
     if model.config.compares(processor):  # with the prompts and the truncation of embeddings
         embed = vectors.exported(trained)
         shortest = embed.axes.limits["T"][0]
 
-        def apply(params: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        def compute(params: Any, inputs: Mapping[str, Any]) -> Any:
             texts = ({name: inputs[name][:, index] for name in embed.inputs} for index in range(2))
-            return {"outputs": cosine(*(embed.apply(params, text)["vectors"] for text in texts))[:, None]}
+            return cosine(*(embed.apply(params, text)["vectors"] for text in texts))[:, None]
+
+    def apply(params: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        outputs = compute(params, inputs)
+        return {"outputs": jnp.clip(outputs, 0.0, 1.0) if targets.limited else outputs}
 
     longest = max(shape.length for shape in batch_shapes(processor))
     axes, inputs = axes_of_batches(
@@ -48,7 +51,15 @@ def _classify(trained: Trained, part: str) -> Exportable:
         longest=longest,
         shortest=shortest,
     )
-    returns = "outputs [B, C]: the logits of the classes in labels, or a number from 0 to 1 between its ends"
-    if processor.targets.sigmoid:
-        returns = "outputs [B, 1]: the logits of numbers: a number is the sigmoid of its logit"
-    return Exportable(returns, apply, axes, inputs, processor.targets.to_json())
+    return Exportable(_returned(targets), apply, axes, inputs, targets.to_json())
+
+
+def _returned(targets: Targets) -> str:
+    """The outputs in words."""
+    if targets.names:
+        return "outputs [B, C]: the logits of the classes in labels"
+    if targets.limited:
+        return "outputs [B, 1]: numbers from 0 to 1, the ends of the scale in labels"
+    if targets.sigmoid:
+        return "outputs [B, 1]: the logits of numbers: a number is the sigmoid of its logit"
+    return "outputs [B, 1]: the numbers"

@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from safetensors.numpy import save_file
 
@@ -81,6 +81,17 @@ def write_adapter(command: "ExportCommand", trained: Trained) -> None:
         (whole / ADAPTER_CONFIG).write_text(json.dumps(content, indent=2) + "\n")
         with new_folder(command.folder) as partial:
             shutil.copytree(whole, partial, dirs_exist_ok=True)
-    print(
-        f"{command.folder}: jaxnlp reads it; peft.PeftModel.from_pretrained adds it to a transformers.{kind} of {name}"
+    print(f"{command.folder}: jaxnlp reads it; {_for_peft(settings, name)}")
+
+
+def _for_peft(settings: dict[str, Any], base: str) -> str:
+    """How PEFT reads an adapter. Args: settings: the exported config."""
+    (kind, *_), own = settings["architectures"], settings.get("auto_map", {})
+    if not own:
+        return f"peft.PeftModel.from_pretrained adds it to a transformers.{kind} of {base}"
+    module = next(iter(own.values())).split(".")[0]
+    return (
+        f"so does PEFT, with the class of {module}.py, from this folder: from {module} import {kind}; model = "
+        f'{kind}.from_pretrained("{base}", config=transformers.AutoConfig.from_pretrained(".")); model = '
+        'peft.PeftModel.from_pretrained(model, ".")'
     )

@@ -191,5 +191,20 @@ def test_arrays_of_any_depth_and_channels_are_read(tmp_path, change, channels):
 
 def test_labels_of_arrays_are_those_of_the_model(tmp_path):
     np.savez(tmp_path / "a.npz", images=np.zeros((4, 6, 6), np.uint8), labels=LABELS)
-    with pytest.raises(DataError, match="the label 1 does not exist; the last label of the model is 0"):
+    with pytest.raises(DataError, match=r"the label 1 has no class; the model has 0$"):
         read_images(tmp_path / "a.npz", ("0",))
+
+
+def test_labels_of_arrays_are_classes_with_numbers_as_names_in_any_order(tmp_path, caplog):
+    np.savez(tmp_path / "a.npz", images=np.zeros((3, 6, 6), np.uint8), labels=[2, 10, 3])
+    classes = tuple(sorted(map(str, range(1, 13))))
+    read = read_images(tmp_path / "a.npz", classes)
+    assert [read.classes[label] for label in read.labels] == ["2", "10", "3"]
+    assert not caplog.messages
+    np.savez(tmp_path / "a.npz", images=np.zeros((3, 6, 6), np.uint8), labels=[0, 1, 0])
+    with pytest.raises(DataError, match="the label 0 has no class; the model has 1, 10, 11"):
+        read_images(tmp_path / "a.npz", classes)
+    assert read_images(tmp_path / "a.npz", ("cat", "7")).labels.tolist() == [0, 1, 0]
+    assert caplog.messages == [
+        f"{tmp_path / 'a.npz'}: the labels are read as places in the list of classes: 0 = cat, 1 = 7"
+    ]

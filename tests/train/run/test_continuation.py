@@ -14,7 +14,7 @@ from jaxnlp.saving.serialization import to_json
 from train import evaluate
 from train.config import update
 from train.report.rebuild import main as report
-from train.run.continuation import check_continuation, check_folder, refuse_config_change
+from train.run.continuation import check_continuation, check_ended, check_folder, refuse_config_change
 from train.run.folder import RunMismatchError, RunSpec, create
 
 PROCESSOR = {"type": "jaxnlp.text.characters:CharacterVocabulary", "characters": ["a", "b"]}
@@ -145,6 +145,9 @@ def test_the_data_may_move_if_it_stays_the_same(run, finished, quick_fit, small_
     before = files(run)
     with pytest.raises(RunMismatchError, match="the data has changed since"):
         quick_fit(update(finished[1], **{"data.path": str(other)}), run)
+    with pytest.raises(RunMismatchError, match="the data has changed since"):
+        check_ended(run, update(finished[1], **{"data.path": str(other)}))
+    check_ended(run, update(finished[1], **{"data.path": str(moved)}))
     assert files(run) == before
     quick_fit(update(finished[1], **{"data.path": str(moved)}), run)
     assert json.loads((run / "config.json").read_text())["data"]["path"] == str(moved)
@@ -243,6 +246,8 @@ def test_changed_data_is_refused_before_anything_is_written(run, finished, quick
         details = r"\n  before: .*\n  now: .*\n  processor\.json would differ:\n    characters: \["
         with pytest.raises(RunMismatchError, match=rf"^the data has changed since the run in .* started.*{details}"):
             quick_fit(finished[1], run)
+        with pytest.raises(RunMismatchError, match=r"the run in .* has ended, and cannot read this data: .*'Q'"):
+            check_ended(run, finished[1])
     finally:
         source.write_text(original)
     assert files(run) == before

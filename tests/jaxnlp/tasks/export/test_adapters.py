@@ -127,6 +127,44 @@ def test_a_classifier_has_the_predictions_of_the_run_in_peft(tmp_path):
         np.testing.assert_allclose([*one.probabilities.values()], logits.softmax(-1)[0], atol=1e-4)
 
 
+def test_a_tagger_is_read_back_though_its_base_has_a_pooler(tmp_path):
+    encoder_folders.write_folder("bert", tmp_path / "base", "Model")
+    words = "Ann B-PER\nmet O\nBob B-PER\nin O\nOslo B-LOC\n\n"
+    (tmp_path / "words.txt").write_text(words * 12)
+    data = ["--data.source", "files", "--data.train", tmp_path / "words.txt", "--data.batch-size", "4"]
+    data += ["--data.max-pieces", "40"]
+    parts = ["--model.no-crf", "--model.recurrent-widths", "--model.character-features", "0", "--model.word-width", "0"]
+    train("conll_tagger", "--init-from", tmp_path / "base", *data, *parts, "--workdir", tmp_path / "run")
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "adapter"), "--format", "peft"]) == 0
+    ours, again = jaxnlp.load_run(tmp_path / "run"), jaxnlp.load_pretrained(tmp_path / "adapter")
+    expected, found = (flatten_dict(one.params) for one in (ours, again))
+    assert {path[-2] for path in expected.keys() ^ found.keys()} == {"pooler"}
+    for path, tensor in found.items():
+        np.testing.assert_allclose(tensor, expected[path], atol=1e-6, err_msg="/".join(path))
+
+
+def test_a_number_of_mean_vectors_is_that_of_the_run_in_peft_by_the_code_that_is_printed(tmp_path, monkeypatch, capsys):
+    encoder_folders.write_folder("bert", tmp_path / "base", "Model")
+    lines = [f"{text}\t{index}" for index, text in enumerate(TEXTS * 4)]
+    (tmp_path / "ratings.tsv").write_text("\n".join(["text\tstars", *lines]))
+    data = ["--data.path", tmp_path / "ratings.tsv", "--data.text", "text", "--data.label", "stars"]
+    data += ["--data.predict", "number", "--best-metric", "pearson", "--task.label-smoothing", "0"]
+    data += ["--data.max-length", "40", "--data.batch-size", "4"]
+    train("bert_classify", "--init-from", tmp_path / "base", *data, "--workdir", tmp_path / "run")
+    capsys.readouterr()
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "adapter"), "--format", "peft"]) == 0
+    code = capsys.readouterr().out.split("from this folder: ")[1]
+    monkeypatch.chdir(tmp_path / "adapter")
+    monkeypatch.syspath_prepend(tmp_path / "adapter")
+    names = {"transformers": transformers, "peft": peft}
+    exec(code, names)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(".")
+    with torch.no_grad():
+        found = [float(names["model"].eval()(**tokenizer(text, return_tensors="pt")).logits[0, 0]) for text in TEXTS]
+    numbers = [one.label for one in jaxnlp.load_run(tmp_path / "run").predict(TEXTS)]
+    np.testing.assert_allclose(np.clip(found, 0, len(TEXTS) * 4 - 1), numbers, rtol=0.02, atol=0.02)
+
+
 @pytest.mark.parametrize("made", [encoder_decoder_folders, bart_folders, marian_folders])
 def test_an_encoder_decoder_has_the_logits_of_the_run_in_peft(made, tmp_path):
     made.write_folder(tmp_path / "base")
