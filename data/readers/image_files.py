@@ -220,6 +220,11 @@ def fitted_pixels(
             f"{path}: images must have the shape [N, I, I] or [N, I, I, R] with 1 to 4 channels, got {images.dtype} "
             f"{images.shape}{remedy}"
         )
+    if images.dtype == np.uint16 and images.max() <= 255:
+        _logger.warning(
+            "%s: pixels of 16 bits that are at most %d: they are read as almost black; save 8 bits as uint8",
+            *(path, images.max()),
+        )
     channels = channels or (1 if images.shape[3] < 3 else 3)
     if images.dtype == np.uint8 and images.shape[3] == channels and not preprocessing.changes(*images.shape[1:3]):
         return images

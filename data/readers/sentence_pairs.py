@@ -170,7 +170,7 @@ def _stripped(text: str) -> str:
 
 
 def _lines(path: Path, encoding: str) -> list[str]:
-    """The lines of a file. Only a line feed ends a line."""
+    """The lines of a file. Only a line feed ends a line, or, in a file without one, a carriage return."""
     return read_text_file(path, encoding, old_line_ends=False).removesuffix("\n").split("\n")
 
 

@@ -48,7 +48,7 @@ def read_text_file(
     Args:
       path: the file.
       encoding: of the file; None = UTF-8, without --data.encoding. A byte-order mark is removed.
-      old_line_ends: whether a single CR also ends a line; otherwise it becomes a blank.
+      old_line_ends: whether a single CR also ends a line; otherwise it becomes a blank, as by `line_feeds`.
       may_be_empty: whether an empty file has an empty text; otherwise it is an error.
 
     Raises:
@@ -67,8 +67,13 @@ def read_text_file(
 
 
 def line_feeds(text: str, *, old: bool = True) -> str:
-    """The text with LF at its line ends. Args: old: whether a single CR is one; otherwise it becomes a blank."""
-    return text.replace("\r\n", "\n").replace("\r", "\n" if old else " ")
+    """The text with LF at its line ends.
+
+    Args:
+      text: with CR LF, LF or CR at its line ends.
+      old: whether a single CR is one; otherwise it becomes a blank, unless the text has no LF.
+    """
+    return text.replace("\r\n", "\n").replace("\r", "\n" if old or "\n" not in text else " ")
 
 
 def decoded(raw: bytes, file: Path | str, encoding: str = UTF_8, *, option: bool = True) -> str:

@@ -122,16 +122,19 @@ def wrong_format(path: Path, suffixes: Sequence[str]) -> str | None:
     return f"{path} has the format of {suffixes[0]} files; give it a name in {suffixes[0]}"
 
 
-def require_place(path: Path | None, *suffixes: str, option: str = "--out") -> None:
+def require_place(path: Path | None, *suffixes: str, option: str = "--out", inputs: Sequence[Path | None] = ()) -> None:
     """Checks before long work that `write_file` can later write a file.
 
     Args:
       path: of the file; None passes.
       suffixes: of its format, the usual one first; another format's suffix is refused.
       option: the option for the path, for messages.
+      inputs: files that are read, which the file must not replace.
 
-    Raises: OSError naming the path; ValueError for a name of another format.
+    Raises: OSError naming the path; ValueError for a name of another format, and for one of the inputs.
     """
+    if path is not None and path.is_file() and any(one and one.is_file() and path.samefile(one) for one in inputs):
+        raise ValueError(f"{option} {path} is the file that is read, which it would replace; give another file")
     if path is not None and suffixes and (problem := wrong_format(path, suffixes)):
         raise ValueError(problem.replace(" has ", " would have ", 1))
     if path is not None and path.is_dir():

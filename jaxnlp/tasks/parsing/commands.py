@@ -77,7 +77,7 @@ class Parse(Command):
 
         Raises: ValueError, OSError for sentences that are missing, unreadable or lack tags, and when all are too long.
         """
-        require_place(self.out, ".conllu", ".tsv")
+        require_place(self.out, ".conllu", ".tsv", inputs=(self.conllu, self.file))
         require_place(self.svg, ".svg", option="--svg")
         require_place(self.html, *PAGES, option="--html")
         processor: ParserProcessor = trained.processor

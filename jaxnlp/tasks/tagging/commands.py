@@ -72,7 +72,7 @@ class Predict(Command):
 
         Raises: ValueError, OSError for inputs that are missing or unreadable, and options that exclude each other.
         """
-        require_place(self.out, ".conll", ".tsv", ".conllu")
+        require_place(self.out, ".conll", ".tsv", ".conllu", inputs=(self.conll, self.conllu))
         require_place(self.html, *PAGES, option="--html")
         one = trained if self.part is None else only_part(trained, self.part)
         if one.processor.parts and (self.conll is not None or self.html is not None):

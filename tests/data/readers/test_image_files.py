@@ -189,6 +189,15 @@ def test_arrays_of_any_depth_and_channels_are_read(tmp_path, change, channels):
     )
 
 
+def test_pixels_of_8_bits_in_arrays_of_16_bits_are_warned_of(tmp_path, caplog):
+    for highest, warned in ((255, True), (256, False)):
+        caplog.clear()
+        images = np.full((4, 6, 6), highest, np.uint16)
+        np.savez(tmp_path / "a.npz", images=images, labels=LABELS)
+        read_images(tmp_path / "a.npz")
+        assert ["at most 255: they are read as almost black" in one for one in caplog.messages] == [True] * warned
+
+
 def test_labels_of_arrays_are_those_of_the_model(tmp_path):
     np.savez(tmp_path / "a.npz", images=np.zeros((4, 6, 6), np.uint8), labels=LABELS)
     with pytest.raises(DataError, match=r"the label 1 has no class; the model has 0$"):

@@ -27,8 +27,13 @@ def written(folder, content, name="text.txt"):
 def test_line_ends_become_lf(tmp_path, line_end):
     path = written(tmp_path, line_end.join([b"one", b"", b"two", b""]))
     assert read_text_file(path) == "one\n\ntwo\n"
-    if line_end == b"\r":
-        assert read_text_file(path, old_line_ends=False) == "one  two "
+    assert read_text_file(path, old_line_ends=False) == "one\n\ntwo\n"
+
+
+def test_a_carriage_return_in_a_line_is_no_line_end_where_others_are(tmp_path):
+    path = written(tmp_path, b"one\rand\ntwo")
+    assert read_text_file(path) == "one\nand\ntwo"
+    assert read_text_file(path, old_line_ends=False) == "one and\ntwo"
 
 
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])

@@ -130,6 +130,16 @@ def test_places_that_cannot_be_written_are_found_before_the_work(tmp_path, monke
         require_place(tmp_path / "file")
 
 
+def test_a_file_that_is_read_is_not_replaced(tmp_path, monkeypatch):
+    (tmp_path / "read.conll").write_text("a\n")
+    (tmp_path / "other.conll").write_text("b\n")
+    monkeypatch.chdir(tmp_path)
+    inputs = (None, tmp_path / "read.conll", Path("-"))
+    with pytest.raises(ValueError, match=r"^--out read\.conll is the file that is read, which it would replace"):
+        require_place(Path("read.conll"), ".conll", inputs=inputs)
+    require_place(Path("other.conll"), ".conll", inputs=inputs)
+
+
 @small_disk()
 def test_a_new_folder_is_whole_or_not_there(tmp_path):
     place = tmp_path / "inner" / "folder"
