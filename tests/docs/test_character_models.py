@@ -1,5 +1,6 @@
 """Numbers of docs/character_models.md and of its rows in the README are those of the ledger."""
 
+import csv
 import json
 import re
 
@@ -37,6 +38,30 @@ def test_the_losses_of_both_versions_of_the_fast_recipe_are_in_the_ledger(root):
     after = re.search(r"after ([\d,]+) steps the loss is ([\d.]+)\.", page).groups()
     for steps, value in (before, after):
         assert float(value) == pytest.approx(losses[int(steps.replace(",", ""))], abs=0.00051)
+
+
+def test_the_parts_of_the_fast_recipe_are_what_its_runs_measured(root, entries):
+    page = (root / "docs" / "character_models.md").read_text(encoding="utf-8")
+    with (root / "docs" / "results" / "gpt_shakespeare_fast_ablation.csv").open(encoding="utf-8") as file:
+        losses = {re.sub("=|_(?=[0-9])", " ", run["run"]): float(run["best_loss"]) for run in csv.DictReader(file)}
+    unchanged = losses.pop("unchanged")
+    assert float(re.search(r"^\| nothing \| ([\d.]+) \| \|$", page, re.M)[1]) == pytest.approx(unchanged, abs=5.1e-4)
+    rows = re.findall(r"^\| `([^`]+)` \| ([\d.]+) \| ([+-][\d.]+) \|$", page, re.M)
+    assert {name for name, *_ in rows} == losses.keys()
+    for name, loss, difference in rows:
+        assert float(loss) == pytest.approx(losses[name], abs=5.1e-4)
+        assert float(difference) == pytest.approx(losses[name] - unchanged, abs=5.1e-4)
+    words = " ".join(page.split())
+    for rate, entry in (("2e-3", "adamw"), ("4e-3", "adamw-4e-3")):
+        name = f"gpt_shakespeare_fast-{entry}"
+        loss = re.search(rf"([\d.]+) at (?:a learning rate of )?{rate} \(`{name}`\)", words)[1]
+        assert float(loss) == pytest.approx(entries(name)["loss", "validation"]["value"], abs=5.1e-4)
+    mean, deviation = re.search(
+        r"Its mean over three seeds is ([\d.]+), with a standard deviation of (\d\.\d+)", words
+    ).groups()
+    names = [f"gpt_shakespeare_fast{seed}" for seed in ("", "-seed1", "-seed2")]
+    values = [entries(name)["loss", "validation"]["value"] for name in names]
+    assert [float(mean), float(deviation)] == pytest.approx([np.mean(values), np.std(values, ddof=1)], abs=5.1e-4)
 
 
 def test_the_loss_of_digits_by_pixels_is_that_of_the_run(root, entries):

@@ -14,7 +14,7 @@ from train.config import update
 from train.loop import fit
 
 METRICS = (("next_word_nll", "prediction"), ("perplexity", "validation"), ("perplexity_with_cache", "validation"))
-PATTERN = r"\w*lstm\w*"
+PATTERN = r"[\w-]*lstm[\w-]*"
 
 
 def test_there_is_a_row_for_each_ledger_file_of_a_recurrent_model(root, table):
@@ -60,6 +60,13 @@ def test_the_losses_that_the_page_compares_are_the_runs(root):
     assert f"fell from {half:.2f} to {end:.2f} nats" in page
     found = [round(np.exp(row["loss"])) for row in rows if row["split"] == "validation"]
     assert f"validation perplexity was {', '.join(map(str, found[:-1]))} and {found[-1]} after each fifth" in page
+
+
+def test_dynamic_evaluation_is_that_of_the_ledger(root, entries):
+    page = " ".join((root / "docs" / "language_models.md").read_text(encoding="utf-8").split())
+    (dynamic,) = re.search(r"`lstm_lm_hw4-seed1`, had .* with dynamic evaluation is ([\d.]+),", page).groups()
+    held = entries("lstm_lm_hw4-seed1")
+    assert float(dynamic) == pytest.approx(held["dynamic_perplexity", "validation"]["value"], abs=0.051)
 
 
 @pytest.mark.thorough
