@@ -133,7 +133,7 @@ def table_of_options(runs: Sequence[ComparedRun]) -> Table:
 
 
 class _ComparedMetric(NamedTuple):
-    """A metric of runs with the same unit: its name, title and unit; None = all runs have one unit."""
+    """A metric in one unit: its name, title and unit; the unit is None if all runs have the same."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""Ctrl-C during imports; Ctrl-C or a lack of memory in a library's callbacks."""
+"""What happens at Ctrl-C during imports, and at Ctrl-C or a lack of memory in a library's callback."""
 
 import _thread
 import contextlib

@@ -145,8 +145,8 @@ REMEDIES = {
 
 
 def reason(error: Exception) -> str:
-    """An error's message without its errno: `FILE: no such file or directory`. A full disk, a lack of memory, a path of
-    `REMEDIES` and a character that the locale lacks also get a remedy."""
+    """An error's message without its errno: `FILE: no such file or directory`. It also says what to do about a full
+    disk, too little memory, the errors of `REMEDIES`, and a character that the locale lacks."""
     if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":
         character = error.object[error.start : error.start + 1]
         return f"the locale has the encoding {error.encoding}, without {character!a}; set PYTHONUTF8=1 for UTF-8"

@@ -34,7 +34,7 @@ PROGRAMS = {
 
 
 def program_summary(program: str) -> str:
-    """The summary of a program that does not train the recipe but something else with it, or ""."""
+    """The summary of a program other than `train`; "" for `train` and unknown names."""
     name = program.rpartition(" ")[2]
     return "" if name in ("train", "") or name not in PROGRAMS else PROGRAMS[name][1]
 

@@ -14,8 +14,8 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 def similar_options(option: str, known: Iterable[str], *, most: int = 3) -> list[str]:
     """At most `most` known options that are similar to an option, all without dashes, such as `model.width`.
 
-    First those with the same last part, as for `width`; then similar names; then those with a similar last part, or a
-    last part that contains the option's.
+    Those with the same last part, as for `width`; if there are none, very similar names; otherwise those whose last
+    part is similar to the option's, or contains it.
     """
     ends = {name: name.rpartition(".")[2] for name in known}
     last = option.rpartition(".")[2]

@@ -28,7 +28,7 @@ BATCH_SIZES = (1, 8, 64)
 ROW_SHAPES = tuple(Shape(rows, 64) for rows in BATCH_SIZES)
 """The shapes of batches of inputs of one size, such as images. One costs as much as 64 positions."""
 FAR = 16 * LONGER
-"""If texts may be longer than this, one text has one length more, and 64 texts have one less."""
+"""Models with longer texts get one more length for batches of one text, and one less for batches of 64."""
 OVERHEAD = 100
 """Cost of a batch in positions: on a CPU, reading the weights takes as long as computing this number of positions."""
 
@@ -97,7 +97,7 @@ def batches(lengths: Sequence[int], shapes: Sequence[Shape], step_cost: int = 0)
     Args:
       lengths: of each input [N], at most that of the longest shape.
       shapes: of `text_shapes`, `decoding_shapes` or `ROW_SHAPES`.
-      step_cost: additional cost, in positions, of each of as many steps as the longest input has positions.
+      step_cost: cost of a decoding step, in positions; a batch takes one step for each position of its longest input.
 
     Yields:
       The indices of at most `rows` inputs, and the shape.

@@ -1,4 +1,4 @@
-"""Which accelerator kernel serves a call of attention, and why another does not; `ops.attention` calls it."""
+"""Whether cuDNN or `flash` can serve a call of attention, and if not, why; `ops.attention` chooses between them."""
 
 from collections.abc import Callable
 

@@ -25,7 +25,7 @@ def show_topic(topic: str, parts: Sequence[Config], *, program: str, description
 
     Args:
       topic: "" for the usual options; `RUN`, `ALL` or a group, such as `model`.
-      parts: the program's options and the config, of whose usual options the program's `unused` ones are left out.
+      parts: the program's options, then the config. The program's `unused` are usual options that are not shown.
       program: the program's name as typed, with the recipe.
       description: text at the top of the help.
 

@@ -200,8 +200,8 @@ class Checkpoints:
     ) -> Restored | None:
         """The latest readable checkpoint; None if nothing was saved.
 
-        Damaged checkpoints after it are logged and moved to `damaged_checkpoints`. Those before it stay: most were
-        being deleted when the process died, and the next save completes that.
+        Damaged checkpoints after it are logged and moved to `damaged_checkpoints`. Older ones stay: usually the process
+        died while it deleted them, and the next save completes that.
 
         Args:
           like: an abstract state, with the shardings for reading.

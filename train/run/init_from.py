@@ -29,8 +29,8 @@ class Initialisation(NamedTuple):
       config: the config, with the shape of the pretrained model.
       params: pretrained parameters, by path; others are initialised at random. {} if a run continues.
       processor: the pretrained model's processor; None = the data set makes its own.
-      digest: SHA-256 of `params`, or with `matching_heads` of all parameters of the pretrained model. None = the run
-        continues, or starts without pretrained parameters.
+      digest: SHA-256 of `params`; if there are `matching_heads`, of all parameters of the pretrained model. None = the
+        run continues, or starts without pretrained parameters.
       notes: messages for the user.
       typed_model: the model's config as the user gave it, as JSON, if pretrained weights have changed it.
       matching_heads: the pretrained heads that fit the data's processor; None = no heads.

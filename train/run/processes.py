@@ -137,13 +137,13 @@ def of_process_0(numbers: Sequence[int]) -> list[int]:
 
 
 def by_all(act: Callable[[], T], *refusals: type[Exception]) -> T:
-    """The result of `act()`, which every process calls. A refusal in one process is one in all.
+    """The result of `act()`, which every process calls. If one process refuses, all do.
 
     Args:
       act: the function.
       refusals: the types of its refusals; with several processes it raises no other errors.
 
-    Raises: the refusal of this process, or one of the first type that names the first process that refused.
+    Raises: the refusal of this process; if only others refused, one of the first type with the number of the first.
     """
     result, refused = None, None
     try:

@@ -111,8 +111,8 @@ def all_finite(tree: PyTree) -> Array:
 
 
 def has_stalled(losses: Sequence[float], patience: int) -> bool:
-    """Whether the latest validation loss exceeds the lowest one of more than `patience` evaluations before it, ignoring
-    those that are not finite.
+    """Whether the latest validation loss is above the lowest of those more than `patience` evaluations before it.
+    Losses that are not finite are left out.
 
     Source: Merity et al. 2018, algorithm 1.
     """

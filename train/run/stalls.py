@@ -23,8 +23,8 @@ SECONDS_AT_LEAST = 10
 MOST_ROWS = 1_000
 """Number of rows for the median."""
 SPARE = 2**20
-"""Bytes without which a waiting run waits forever: for a thread that did not start, or for a callback that Python could
-not call."""
+"""Bytes. If not even this much memory is free, a waiting run may wait forever: a thread did not start, or Python could
+not call a callback."""
 
 _logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class StallWatch:
     process.
 
     The host queues steps, and waits for them when it logs. So the time of a step is the mean between two rows of the
-    log, and the steps since the last row are allowed theirs. Seconds count only while this process runs.
+    log, and each step since the last row may take as long. Seconds in which the process is suspended do not count.
 
     Args:
       workdir: the run's folder, for the file of stacks.
