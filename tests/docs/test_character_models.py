@@ -56,6 +56,15 @@ def test_the_parts_of_the_fast_recipe_are_what_its_runs_measured(root, entries):
         name = f"gpt_shakespeare_fast-{entry}"
         loss = re.search(rf"([\d.]+) at (?:a learning rate of )?{rate} \(`{name}`\)", words)[1]
         assert float(loss) == pytest.approx(entries(name)["loss", "validation"]["value"], abs=5.1e-4)
+    published = " ".join((root / "docs" / "published.md").read_text(encoding="utf-8").split())
+    said = re.search(
+        r"Muon brings ([\d.]+) nats, normalised queries and keys ([\d.]+), and a learning rate that falls to zero "
+        r"([\d.]+)\.",
+        published,
+    )
+    adamw = entries("gpt_shakespeare_fast-adamw")["loss", "validation"]["value"]
+    brought = [loss - unchanged for loss in (adamw, losses["head_norm False"], losses["min_lr_ratio 0.1"])]
+    assert [*map(float, said.groups())] == pytest.approx(brought, abs=5.1e-4)
     mean, deviation = re.search(
         r"Its mean over three seeds is ([\d.]+), with a standard deviation of (\d\.\d+)", words
     ).groups()

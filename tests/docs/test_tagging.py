@@ -75,6 +75,22 @@ def test_means_are_those_of_the_seeds_in_the_ledger(table, assert_means):
     assert_means([row for row in table("tagging.md", r"[\w-]+") if row[1] in ("f1", "accuracy")])
 
 
+def test_all_kinds_of_tags_have_the_shares_of_three_seeds(page, entries):
+    text = " ".join(page.split())
+    shown = re.search(
+        r"Over three seeds, ([\d.]+)% of its Universal POS tags are right, ([\d.]+)% of the treebank's own tags, and "
+        r"([\d.]+)% of the features; each standard deviation is ([\d.]+)\. All three are right for ([\d.]+)%",
+        text,
+    )
+    *shares, deviation, together = map(float, shown.groups())
+    runs = [entries(f"ud_tagger_bert-tags{seed}") for seed in ("", "-seed1", "-seed2")]
+    splits = ("upos/validation", "xpos/validation", "feats/validation", "validation")
+    for split, share in zip(splits, (*shares, together), strict=True):
+        values = [100 * run["accuracy", split]["value"] for run in runs]
+        assert share == pytest.approx(np.mean(values), abs=0.051)
+        assert split == "validation" or deviation == pytest.approx(np.std(values, ddof=1), abs=0.051)
+
+
 def test_changes_of_the_resume_tagger_that_were_made_together_are_those_of_the_ledger(page, entries):
     text = " ".join(page.split())
     for name in ("rare-two-layers", "rare-two-layers-unknown"):
