@@ -38,7 +38,7 @@ RUNS: dict[str, tuple[str, ...]] = {
 def compiled(arguments: tuple[str, ...], text: Path) -> list[dict[str, Any]]:
     """The rows of `jaxnlp compile`, in a process of its own. Args: a text for recipes that need one."""
     given = (f"--data.path={text}",) if arguments[0] in ("gpt2_small", "gpt_1b") else ()
-    command = [sys.executable, "-m", "train.compile", *arguments, *given, "--json"]
+    command = [sys.executable, "-m", "jaxnlp", "compile", *arguments, *given, "--json"]
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 

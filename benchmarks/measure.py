@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.case import OURS, Case, on_gpu
-from jaxnlp.cli.malloc import SWITCH, TUNABLES
+from jaxnlp.cli.restart import SWITCH, TUNABLES
 from jaxnlp.ops.matrix_products import operand_dtype
 from train.run.machine import commit, short_commit
 

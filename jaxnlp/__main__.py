@@ -16,11 +16,10 @@ if __name__ == "__main__" or sys.argv[0].endswith(("/jaxnlp", "\\jaxnlp.exe")): 
 import importlib.metadata
 import os
 
-from jaxnlp.cli.malloc import use_huge_pages
 from jaxnlp.cli.messages import exit_status, program_name, say_that_jax_loads, table, wrapped
 from jaxnlp.cli.programs import PROGRAMS, run_program
+from jaxnlp.cli.restart import restart
 from jaxnlp.cli.suggestions import suggestion
-from jaxnlp.cli.utf8 import restart_in_utf8
 
 USAGE = """usage: {program} VERB RUN [options]
 
@@ -71,9 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments is None:  # a process of its own
         hold_interrupts()
         arguments = sys.argv[1:]
-        restart_in_utf8()
-        if {*arguments[:1]} & PROGRAMS.keys():
-            use_huge_pages()
+        restart(huge_pages=not {*arguments[:1]}.isdisjoint(PROGRAMS))
         end_at_interrupt()
         os.environ["PYTHONSAFEPATH"] = "1"  # worker processes import nothing from the current folder, either
     in_code = arguments[:1] and arguments[0] in ("train", "lr-find", "compile", "shardings")

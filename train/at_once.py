@@ -25,7 +25,7 @@ from train.compile_ahead import AheadCompiler
 from train.config import TrainConfig, update
 from train.evaluation.validation import Validation
 from train.logs.log import RunLog
-from train.loop import report_at_end
+from train.loop import open_log, report_at_end
 from train.parallel import Parallel, make_parallel
 from train.run import folder as run_folder
 from train.run.announcement import announcement, print_lines
@@ -232,20 +232,11 @@ def _members(
         run_folder.write_environment(workdir, parallel="jit", mesh=None, command=command, **facts)
         quiet = Console(quiet=True, force_terminal=False)
         contexts.enter_context(report_at_end(workdir, quiet))
-        log = RunLog(
-            workdir,
-            quiet,
-            total_steps=setup.config.total_steps,
-            first_step=run.step,
-            evaluations=len(run.losses),
-            train_seconds=run.train_seconds,
-            progress=setup.objective.progress,
-            unit=setup.metrics[setup.objective.progress].of,
-        )
+        log = contexts.enter_context(open_log(workdir, quiet, setup, run))
         corpus = dataclasses.replace(setup.corpus, processor=first.corpus.processor)
         shared = setup._replace(given={}, corpus=corpus, model=first.model, objective=first.objective)
         validate = Validation(shared, layout, workdir, ahead, kept)
-        members.append(Member(workdir, shared, batches, checkpoints, run, contexts.enter_context(log), validate))
+        members.append(Member(workdir, shared, batches, checkpoints, run, log, validate))
     return members
 
 

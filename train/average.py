@@ -13,7 +13,6 @@ import tyro
 
 from jaxnlp.cli.messages import program_name
 from jaxnlp.cli.options import read_options
-from jaxnlp.cli.programs import run_module
 from jaxnlp.config import Config
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.runs import load_run, read_config_json
@@ -165,7 +164,3 @@ def main(arguments: list[str]) -> int:
     use_compilation_cache(None)
     average(options.runs, options.out)
     return 0
-
-
-if __name__ == "__main__":
-    run_module("average")

@@ -13,7 +13,6 @@ import tyro
 
 from jaxnlp.cli.messages import program_name
 from jaxnlp.cli.options import read_options
-from jaxnlp.cli.programs import run_module
 from jaxnlp.config import Config
 from jaxnlp.metric_kind import MetricKind
 from jaxnlp.pages.content import Line, Lines, Table
@@ -264,7 +263,3 @@ def main(arguments: list[str]) -> int:
     require_place(options.out, *PAGES)
     print(write_comparison(options.runs, options.out))
     return 0
-
-
-if __name__ == "__main__":
-    run_module("compare")

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 import jax
 
 from jaxnlp.cli.messages import program_name
-from jaxnlp.cli.programs import run_module
 from jaxnlp.config import Config
 from jaxnlp.ops.compiler_options import options_without_device
 from train.cli.command_line import parse
@@ -166,7 +165,3 @@ def main(arguments: list[str]) -> int:
     rows = compile_programs(config, target, options.parallel, options.mesh)
     print(json.dumps(rows, indent=2) if options.json else as_text(rows, target))
     return 0
-
-
-if __name__ == "__main__":
-    run_module("compile")

@@ -14,7 +14,6 @@ from typing import Any
 from jaxnlp.cli.format_options import FileFormat
 from jaxnlp.cli.messages import program_name, wrapped
 from jaxnlp.cli.options import read_options
-from jaxnlp.cli.programs import run_module
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.corpus import Corpus, DataError, Split
 from jaxnlp.inference.caches import use_compilation_cache
@@ -342,7 +341,3 @@ def main(arguments: list[str]) -> int:
         if options.predictions.resolve().is_relative_to(folders[0].resolve()):
             print(f"the report links to them: {write_report(folders[0])}")
     return 0
-
-
-if __name__ == "__main__":
-    run_module("evaluate")

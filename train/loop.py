@@ -108,7 +108,7 @@ def fit(
             validate = Validation(setup, layout, workdir, ahead)
             with (
                 report_at_end(workdir, console),
-                _open_log(workdir, console, setup, run) as log,
+                open_log(workdir, console, setup, run) as log,
                 StallWatch(workdir, run.step, run.train_seconds, compiling=ahead.compiling) as stalls,
                 row,
             ):
@@ -155,7 +155,8 @@ def fit(
         return FitResult(layout.fetch(run.state), None if ended else stop.received)
 
 
-def _open_log(workdir: Path, console: Console, setup: Setup, run: RunProgress) -> RunLog:
+def open_log(workdir: Path, console: Console, setup: Setup, run: RunProgress) -> RunLog:
+    """The log of a run, which continues after the run's last step."""
     return RunLog(
         workdir,
         console,

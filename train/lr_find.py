@@ -17,7 +17,6 @@ import numpy as np
 from rich.console import Console
 
 from jaxnlp.cli.messages import program_name
-from jaxnlp.cli.programs import run_module
 from jaxnlp.config import Config, Within
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.saving.atomic_files import write_file
@@ -179,7 +178,3 @@ def main(arguments: list[str]) -> int:
     )
     console.print(f"plot       {plot}")
     return 0
-
-
-if __name__ == "__main__":
-    run_module("lr-find")

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 
 from jaxnlp.cli.messages import program_name
-from jaxnlp.cli.programs import run_module
 from jaxnlp.config import Config
 from jaxnlp.typing import BATCH_AXIS, MODEL_AXIS, PyTree
 from train.cli.command_line import parse
@@ -158,7 +157,3 @@ def main(arguments: list[str]) -> int:
     found = shardings(config, options.parallel, options.mesh)
     print(json.dumps(found, indent=2) if options.json else as_text(found, options))
     return 0
-
-
-if __name__ == "__main__":
-    run_module("shardings")

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from jaxnlp.cli.messages import program_name, reason
-from jaxnlp.cli.programs import STARTED, run_module
+from jaxnlp.cli.programs import STARTED
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.saving.checkpoint_reading import checkpoint_steps
 from train.cli.command_line import RunOptions, parse, parse_resumed, print_config
@@ -83,7 +83,3 @@ def _command_of_resumed(workdir: Path, fields: list[str]) -> str | None:
     except FileNotFoundError:  # it was killed before its first step
         return None
     return None if before is None else shlex.join([*shlex.split(before), *fields])
-
-
-if __name__ == "__main__":
-    run_module("train")

@@ -24,7 +24,7 @@ from rich.console import Console
 
 from jaxnlp.cli.messages import program_name, wrapped
 from jaxnlp.cli.options import EMPTY
-from jaxnlp.cli.programs import command_of, run_module
+from jaxnlp.cli.programs import command_of
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.saving.serialization import differences, to_json
@@ -377,7 +377,3 @@ def main(arguments: list[str]) -> int:
         return exit_status(str(stopped) or signal.SIGINT.name)
     print(f"results  {command.workdir / 'sweep.csv'}\npage     {command.workdir / 'sweep.html'}")
     return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    run_module("sweep")

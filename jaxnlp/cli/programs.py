@@ -3,16 +3,13 @@
 Modules in the current folder, such as `train.py`, `data/` or `numpy.py`, never replace ours or a library's.
 """
 
-import importlib
 import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import NoReturn
 
 from jaxnlp.cli.interrupts import raise_at_interrupt
 from jaxnlp.cli.messages import program_name, say_that_jax_loads
-from jaxnlp.cli.utf8 import restart_in_utf8
 from jaxnlp.training import import_training
 
 STARTED = time.time()
@@ -53,12 +50,6 @@ def run_program(name: str, arguments: list[str]) -> int:
     program = import_training(module)
     raise_at_interrupt()
     return program.main(arguments)
-
-
-def run_module(name: str) -> NoReturn:
-    """Runs one of `PROGRAMS` whose module was started with `python -m`, and ends the process."""
-    restart_in_utf8()
-    sys.exit(importlib.import_module("jaxnlp.__main__").main([name, *sys.argv[1:]]))
 
 
 def command_of(name: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:

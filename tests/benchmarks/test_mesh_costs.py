@@ -110,7 +110,7 @@ def test_a_step_compiled_for_a_thousand_devices_exchanges_what_the_formulas_say(
     options |= {"model.width": devices, "model.num_layers": 1, "model.context_length": 16}
     options |= {"model.compute.matmul_dtype": None}
     words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-    command = [sys.executable, "-m", "train.compile", "gpt_text_file", *words, f"--target=cpu:{devices}", "--json"]
+    command = [sys.executable, "-m", "jaxnlp", "compile", "gpt_text_file", *words, f"--target=cpu:{devices}", "--json"]
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     done = subprocess.run([*command, f"--parallel={mode}"], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

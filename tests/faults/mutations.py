@@ -21,7 +21,7 @@ DEEP = 100_000
 VALUES: list[Any] = [
     *(None, True, False, 0, -1, 1, 2, 0.5, -0.0, 1e39, 1e308, 10**18, 2**31, -(2**63), 10**30, float("nan")),
     *(float("inf"), "", "x", "0", "a\0b", "\ud800", "../../x", "/etc/passwd", "x" * 10_000, [], {}, [[]], [None]),
-    *({"a": {}}, [1, 2, 3], ["a", "a"], {"": ""}, "os:system", "jaxnlp.cli.malloc:use_huge_pages"),
+    *({"a": {}}, [1, 2, 3], ["a", "a"], {"": ""}, "os:system", "jaxnlp.cli.restart:restart"),
 ]
 """Values of JSON that a reader may not expect."""
 

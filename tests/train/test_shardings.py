@@ -88,7 +88,7 @@ def test_the_command_prints_a_table_or_json_of_the_largest_step(tiny_config, mon
 @pytest.mark.thorough
 def test_the_devices_need_not_be_there(tmp_path):
     (tmp_path / "text.txt").write_text("Once upon a time there was a stone.\n" * 400)
-    command = [sys.executable, "-m", "train.shardings", "gpt_text_file", f"--data.path={tmp_path / 'text.txt'}"]
+    command = [sys.executable, "-m", "jaxnlp", "shardings", "gpt_text_file", f"--data.path={tmp_path / 'text.txt'}"]
     environ = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     done = subprocess.run(
         [*command, "--mesh=data=3", "--json"], env=environ, capture_output=True, text=True, check=True

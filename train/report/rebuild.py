@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from jaxnlp.cli.messages import program_name, wrapped
-from jaxnlp.cli.programs import run_module
 from jaxnlp.runs import runs_inside
 from jaxnlp.saving.checkpoint_reading import DamagedCheckpointError, checkpoint_steps, read_record, read_run_files
 from train.report import write_report
@@ -42,7 +41,3 @@ def _check_config(run: Path) -> None:
         except DamagedCheckpointError:  # the page can still show what was logged
             continue
         return
-
-
-if __name__ == "__main__":
-    run_module("report")

@@ -93,7 +93,7 @@ print(saving / of_state, peak(restore, 1024, folder / "1024") / of_state)
 @pytest.mark.parametrize("devices", [1, 4])
 def test_saving_holds_one_further_copy_of_the_state_and_restoring_no_other(devices, tmp_path):
     flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}", "PYTHONPATH": str(ROOT)}
-    flags["MALLOC_ARENA_MAX"] = "1"  # as `jaxnlp.cli.malloc` has it: other heaps keep what they free
+    flags["MALLOC_ARENA_MAX"] = "1"  # as `jaxnlp.cli.restart` has it: other heaps keep what they free
     command = [sys.executable, "-c", COPIES, str(tmp_path)]
     done = subprocess.run(command, env=os.environ | flags, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

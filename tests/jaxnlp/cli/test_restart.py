@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from jaxnlp.cli.malloc import KEEP, SWITCH, TRANSPARENT_HUGE_PAGES, TUNABLES, tunables_for, use_huge_pages
+from jaxnlp.cli.restart import KEEP, SWITCH, TRANSPARENT_HUGE_PAGES, TUNABLES, restart, tunables_for
 
 HUGE_PAGES = "always [madvise] never\n"
 GLIBC = ("glibc", "2.35")
@@ -20,8 +20,8 @@ can_have_huge_pages = pytest.mark.skipif(
 PROGRAM = """\
 import json, os, sys
 print("started", flush=True)
-from jaxnlp.cli.malloc import use_huge_pages
-use_huge_pages()
+from jaxnlp.cli.restart import restart
+restart(huge_pages=True)
 print(json.dumps({
     "tunables": os.environ.get("GLIBC_TUNABLES"),
     "pid": os.getpid(),
@@ -83,7 +83,7 @@ def test_nothing_is_started_on_another_c_library(monkeypatch):
     monkeypatch.delenv(SWITCH, raising=False)
     for libc, count in ((("musl", "1.2"), 0), (("glibc", "2.36"), 1)):
         monkeypatch.setattr("platform.libc_ver", lambda libc=libc: libc)
-        use_huge_pages()
+        restart(huge_pages=True)
         assert len(started) == count
 
 
@@ -119,3 +119,14 @@ def test_programs_for_training_have_huge_pages_and_others_are_started_once(root,
     assert status == 0
     assert lines[0].startswith("usage: ")
     assert (tmp_path / "starts").read_text().splitlines() == [*map(str, tunables)]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("words", [["train", "--list"], ["train", "é☃"]], ids="-".join)
+def test_commands_read_and_write_utf_8_where_the_locale_is_ascii(root, words):
+    environ = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0"}
+    command = [sys.executable, "-m", "jaxnlp", *words]
+    done = subprocess.run(command, env=environ, cwd=root, capture_output=True, encoding="utf-8", check=False)
+    expected = words[-1] if words[-1] != "--list" else "é"
+    assert expected in done.stdout + done.stderr
+    assert "codec" not in done.stderr

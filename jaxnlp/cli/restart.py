@@ -1,12 +1,10 @@
-"""Restarts a program with huge pages and a malloc that keeps its memory.
+"""Restarts a program with UTF-8, huge pages and a malloc that keeps its memory: settings that only a start reads.
 
 XLA on CPU allocates the temporary arrays of each step with malloc. By default glibc returns large blocks to the system
 when they are freed, so every step has page faults for all of them, in pages of 4 KiB. With the settings below glibc
-keeps freed memory, in pages of 2 MiB; docs/benchmarks.md has the speedup. glibc reads its settings only at a program's
-start, so the program restarts itself before it imports JAX.
-
-The process keeps its peak memory until it ends. Workers inherit the settings. `JAXNLP_HUGE_PAGES=0` in the environment
-turns this off. GLIBC_TUNABLES that the user has set are not changed.
+keeps freed memory, in pages of 2 MiB; docs/benchmarks.md has the speedup. The process keeps its peak memory until it
+ends. Workers inherit the settings. `JAXNLP_HUGE_PAGES=0` in the environment turns this off. GLIBC_TUNABLES that the
+user has set are not changed.
 """
 
 import os
@@ -46,10 +44,21 @@ def tunables_for(environ: Mapping[str, str], libc: tuple[str, str], huge_pages: 
     return KEEP if "[never]" in huge_pages or not huge_pages else TUNABLES
 
 
-def use_huge_pages() -> None:
-    """Restarts this program with huge pages and a malloc that keeps its memory, unless it already has both."""
+def restart(*, huge_pages: bool) -> None:
+    """Restarts this program, before it imports JAX, if a setting is missing; otherwise does nothing.
+
+    A process whose locale is ASCII, as with LC_ALL=C and PYTHONUTF8=0, gets Python's UTF-8 mode: without it, non-ASCII
+    arguments, file names and output are errors.
+
+    Args:
+      huge_pages: also huge pages and a malloc that keeps its memory.
+    """
+    missing = {}
+    if sys.getfilesystemencoding() == "ascii" and os.environ.get("PYTHONUTF8") != "1":
+        missing["PYTHONUTF8"] = "1"
     # The file does not exist on a kernel without huge pages, or outside Linux.
-    huge_pages = TRANSPARENT_HUGE_PAGES.read_text() if TRANSPARENT_HUGE_PAGES.is_file() else ""
-    tunables = tunables_for(os.environ, platform.libc_ver(), huge_pages)
-    if tunables is not None:
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {"GLIBC_TUNABLES": tunables})
+    pages = TRANSPARENT_HUGE_PAGES.read_text() if TRANSPARENT_HUGE_PAGES.is_file() else ""
+    if huge_pages and (tunables := tunables_for(os.environ, platform.libc_ver(), pages)) is not None:
+        missing["GLIBC_TUNABLES"] = tunables
+    if missing:
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | missing)
