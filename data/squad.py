@@ -14,13 +14,14 @@ Source: Rajpurkar et al. 2016 and 2018 for the format.
 
 import dataclasses
 import functools
+import itertools
 import json
 import logging
 import math
 import random
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -279,19 +280,23 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
       encoding: of the file.
       answered: whether questions must have answers; None = the first question decides.
 
-    Raises: FileNotFoundError; DataError naming the question and its line, or its number in a file of one object; also
-    for answers that do not occur in their contexts.
+    Raises: FileNotFoundError; DataError naming the question and its line, or its number in SQuAD's format; also for
+    answers that do not occur in their contexts.
     """
-    questions, skipped, names = list[ContextQuestion](), list[int](), set[str]()
+    questions, skipped, names = list[ContextQuestion](), list[str](), dict[str, str]()
     uncertain, absent = list[str](), list[str]()
-    for index, (line, where, fields) in enumerate(_questions(read_text_file(path, encoding), str(path)), 1):
+    for index, (place, fields) in enumerate(_questions(read_text_file(path, encoding), str(path)), 1):
+        where = f"{path}, {place}"
         question, context = (_text(fields, name, where) for name in ("question", "context"))
         name = str(index if fields.get("id") is None else fields["id"])
         if name in names:
-            raise DataError(f"{where}: the id {name!r} occurs twice, so a prediction would be lost; change it")
-        names.add(name)
+            what = "it has no id, and its number" if fields.get("id") is None else "its id"
+            raise DataError(
+                f"{where}: {what} {name!r} is that of {names[name]}, so a prediction would be lost; give it another id"
+            )
+        names[name] = place
         if is_blank((question,)) or is_blank((context,)):
-            skipped.append(line)
+            skipped.append(place)
             continue
         try:
             places = _answers(fields, context, where)
@@ -321,26 +326,29 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
     return questions
 
 
-def _questions(text: str, file: str) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
-    """The line or number of each question, its position for messages, and its fields."""
+def _questions(text: str, file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The place of each question in the file, for messages, and its fields. In SQuAD's format, it is a number."""
+    number = itertools.count(1)
     for line, value in json_objects(text, file):
-        found: Iterable[tuple[int, str, Any]] = [(line, f"{file}, line {line}", value)]
         if isinstance(value, dict) and "data" in value:
-            rows = (row for entry in _list(value, "data", file) for row in _of_article(entry, file))
-            found = ((number, f"{file}, question {number}", row) for number, row in enumerate(rows, 1))
-        for number, where, row in found:
+            found = ((f"question {next(number)}", row) for row in _of_articles(value, f"{file}, line {line}"))
+        else:
+            found = ((f"line {line}", row) for row in [value])
+        for place, row in found:
             if not isinstance(row, dict):
-                raise DataError(f"{where}: expected a question as a JSON object, got {json.dumps(row)[:40]}")
-            yield number, where, row
+                raise DataError(f"{file}, {place}: expected a question as a JSON object, got {json.dumps(row)[:40]}")
+            yield place, row
 
 
-def _of_article(entry: Any, file: str) -> Iterator[Any]:
-    if not isinstance(entry, dict) or "paragraphs" not in entry:
-        yield entry  # a question
-        return
-    for paragraph in _list(entry, "paragraphs", file):
-        for row in _list(paragraph, "qas", file):
-            yield {**row, "context": paragraph.get("context")} if isinstance(row, dict) else row
+def _of_articles(value: Mapping[str, Any], where: str) -> Iterator[Any]:
+    for number, entry in enumerate(_list(value, "data", where), 1):
+        if not isinstance(entry, dict) or "paragraphs" not in entry:
+            yield entry  # a question
+            continue
+        article = f"{where}, article {number}"
+        for index, paragraph in enumerate(_list(entry, "paragraphs", article), 1):
+            for row in _list(paragraph, "qas", f"{article}, paragraph {index}"):
+                yield {**row, "context": paragraph.get("context")} if isinstance(row, dict) else row
 
 
 def _list(fields: Any, name: str, where: str) -> list[Any]:

@@ -49,10 +49,11 @@ def listed(items: Any, expected: str) -> list[Any]:
 
     Raises: ValueError for anything else: a number, bytes, or a mapping, whose items would be its keys.
     """
-    scalar = getattr(items, "ndim", None) == 0  # such an array has __iter__, which raises
     if is_frame(items):  # its items are the names of columns, or columns
         raise ValueError(f"{expected}, or a list of them, got {type(items).__name__}; give one of its columns")
-    if scalar or not isinstance(items, Iterable) or isinstance(items, bytes | bytearray | Mapping):
+    if getattr(items, "ndim", None) == 0:  # it has __iter__, which raises
+        raise ValueError(f"{expected}, or a list of them, got an array without axes; give its .item()")
+    if not isinstance(items, Iterable) or isinstance(items, bytes | bytearray | Mapping):
         raise ValueError(f"{expected}, or a list of them, got {type(items).__name__}")
     return list(items)
 

@@ -126,13 +126,13 @@ def uncompressed(raw: bytes, file: Path | str) -> bytes:
 
 
 def warn_of_skipped(
-    path: Path | str, lines: Sequence[int], count: int, what: str, why: str, fate: str = "skipped"
+    path: Path | str, places: Sequence[int | str], count: int, what: str, why: str, fate: str = "skipped"
 ) -> None:
     """Warns of parts of a file that are skipped, if there are any.
 
     Args:
       path: the file.
-      lines: the line of each skipped part, from 1.
+      places: of the skipped parts: a line, from 1, or such as "question 2".
       count: number of all parts, the skipped ones included.
       what: the parts, such as "rows".
       why: the reason, such as "without a text".
@@ -140,11 +140,12 @@ def warn_of_skipped(
 
     Raises: DataError when all parts are skipped.
     """
-    if lines and len(lines) == count:
+    if places and len(places) == count:
         raise DataError(f"{path}: all {count:,} {what} are {why}; expected at least one other")
-    if lines:
-        skipped = f"{len(lines):,} of {count:,}"
-        _logger.warning("%s: %s %s, which are %s: %s, the first in line %s", path, what, why, fate, skipped, lines[0])
+    if places:
+        skipped = f"{len(places):,} of {count:,}"
+        first = places[0] if isinstance(places[0], str) else f"line {places[0]}"
+        _logger.warning("%s: %s %s, which are %s: %s, the first in %s", path, what, why, fate, skipped, first)
 
 
 def bad_byte(raw: bytes, start: int, where: str, encoding: str = UTF_8, *, option: bool = True) -> str:

@@ -139,6 +139,12 @@ def test_questions_without_an_id_are_numbered_and_blank_ones_are_skipped_and_cou
     assert "skipped: 1 of 3, the first in line 2" in caplog.text
 
 
+def test_a_blank_question_of_a_file_in_one_line_is_named_by_its_number(tmp_path, caplog):
+    paragraph = {"context": CONTEXT, "qas": [row(), row(id="2", question=" ")]}
+    read_questions(written(tmp_path, json.dumps({"data": [{"paragraphs": [paragraph]}]})))
+    assert "skipped: 1 of 2, the first in question 2" in caplog.text
+
+
 def test_a_blank_context_is_skipped_although_its_answer_cannot_occur(tmp_path, caplog):
     found = read_questions(written(tmp_path, [row(), row(id="2", context=" ")]))
     assert [one.name for one in found] == ["1"]
@@ -148,7 +154,7 @@ def test_a_blank_context_is_skipped_although_its_answer_cannot_occur(tmp_path, c
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ([row(), row(answers=[answer("Oslo")])], "line 13: the id '1' occurs twice"),
+        ([row(), row(answers=[answer("Oslo")])], "line 13: its id '1' is that of line 2"),
         ([row(answers=[answer("Oslo")])], "the answer 'Oslo' does not occur in the context"),
         (
             [row(context="Zoe\u0301 left.", answers=[answer("Zo\u00e9", 0)])],
@@ -168,8 +174,13 @@ def test_a_blank_context_is_skipped_although_its_answer_cannot_occur(tmp_path, c
         ([{"context": CONTEXT}], "expected question as a text"),
         ([row(), row(id="2", answers=None)], "expected answers, got none; write \\[\\]"),
         ([row(answers=None), row(id="2")], "it has answers, but the questions before it do not"),
-        ({"data": [{"paragraphs": 3}]}, "a list of paragraphs"),
-        ({"data": [{"paragraphs": [{"context": CONTEXT}]}]}, "a list of qas"),
+        ([row(id="2"), row(id=None)], "line 13: it has no id, and its number '2' is that of line 2"),
+        (
+            json.dumps(SQUAD) + "\n" + json.dumps({"data": [row(id="2", answers=[answer("Oslo")])]}),
+            "question 2: .*'Oslo'",
+        ),
+        ({"data": [row(), {"paragraphs": 3}]}, "article 2: .*a list of paragraphs"),
+        ({"data": [{"paragraphs": [{"context": CONTEXT}]}]}, "article 1, paragraph 1: .*a list of qas"),
         ({"data": [3]}, "question 1: expected a question as a JSON object, got 3"),
         ({"data": []}, "expected questions in SQuAD's format"),
         ("[", "not JSON"),
