@@ -68,6 +68,7 @@ def test_a_case_that_ends_with_an_error_is_named_and_the_others_follow(monkeypat
     assert "crf compared with eager_f32: 2.00 times as fast" in printed
 
 
+@pytest.mark.thorough
 def test_a_case_that_the_other_checkout_cannot_be_compared_in_is_left_out(monkeypatch, capsys, tmp_path):
     (tmp_path / "benchmarks").mkdir()
     for name in ("worker", "crf", "compile"):

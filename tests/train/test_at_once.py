@@ -108,6 +108,7 @@ def test_stopped_runs_continue_at_once(at_once, endings, after_step, base, tmp_p
         assert_equal_runs(one, other)
 
 
+@pytest.mark.thorough
 def test_runs_at_different_steps_are_refused(at_once, quick_fit, base, tmp_path):
     quick_fit(base, tmp_path / "0")
     before = read_environment(tmp_path / "0")

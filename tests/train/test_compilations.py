@@ -22,8 +22,6 @@ from train.run.setup import set_up
 files = guards.files
 
 LENGTHS = (8, 16)
-QUICK = ("Parsing",)
-"""Tasks that `make test` tries, in about three seconds each. Batches of trees have several shapes."""
 
 
 @pytest.fixture
@@ -64,10 +62,8 @@ def compiled_in(monkeypatch):
     listening = False
 
 
-@pytest.mark.parametrize(
-    "task",
-    [name if name in QUICK else pytest.param(name, marks=pytest.mark.thorough) for name in test_init.CONFIGS],
-)
+@pytest.mark.thorough  # what JAX forgets here is compiled again for the tests that follow
+@pytest.mark.parametrize("task", test_init.CONFIGS)
 def test_nothing_is_compiled_after_the_start_of_a_run_with_evaluations(
     task, files, tmp_path, quick_fit, compiled_in, monkeypatch
 ):

@@ -34,7 +34,7 @@ def reviews(tmp_path):
     return tmp_path / "reviews.csv"
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_folder_is_fine_tuned_on_a_table_scored_and_loaded_in_transformers(
     family, reviews, quick_fit, tmp_path, capsys

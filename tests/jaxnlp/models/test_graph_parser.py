@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -68,11 +69,10 @@ def test_scores_are_those_of_the_equations(exact):
     batch = batch_of(GRAPH)
     arcs, relations = scores(HEADS, *inputs_of(batch))
     tags = params["tags"]["embedding"][batch["tags"]]
-    vectors = model.apply(
-        {"params": params},
-        *[batch[name] for name in CONFIG.reads[1:]],
-        method=lambda self, *arrays: self.encoder(*arrays, further=tags, deterministic=True),
+    apply = functools.partial(
+        model.apply, method=lambda self, *arrays: self.encoder(*arrays, further=tags, deterministic=True)
     )
+    vectors = jax.jit(apply)({"params": params}, *[batch[name] for name in CONFIG.reads[1:]])
     a, r = CONFIG.arc_width, CONFIG.relation_width
     for row, n in enumerate(LENGTHS):
         v = np.concatenate([params["root"][None], np.asarray(vectors)[row]])

@@ -43,6 +43,7 @@ def test_pooling_takes_the_first_token_or_the_mean_without_padding():
             pool(encoding, mask, other)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("skip", [0, 2])
 @pytest.mark.parametrize("pooling", Pooling.POOLING_MODES)
 def test_each_pooling_is_that_of_sentence_transformers(pooling, skip):

@@ -71,6 +71,7 @@ def test_other_shapes_are_refused(scores, mask):
         best_spans(scores, mask, max_tokens=2, k=2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("max_tokens", [2, 30])
 def test_a_program_for_texts_of_any_length_finds_the_same_spans(max_tokens):
     size = jax.export.symbolic_shape("B, T", constraints=["T <= 384"])

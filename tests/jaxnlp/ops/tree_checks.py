@@ -74,6 +74,7 @@ class TreeChecks:
             np.testing.assert_allclose(marginals[row], shares, atol=0.02)  # scores of 1e4 have two decimals
         assert np.isfinite(gradient).all()
 
+    @pytest.mark.thorough
     def test_equal_scores_give_a_tree(self):
         heads, _, _, _, marginals = self.all_of(np.zeros((6, 5, 6), np.float32))
         assert all(is_tree(row[:n].tolist()) for row, n in zip(heads, LENGTHS, strict=True) if n)

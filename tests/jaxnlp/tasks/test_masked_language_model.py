@@ -278,6 +278,7 @@ def training_config(folder):
     )
 
 
+@pytest.mark.thorough
 def test_training_finds_the_structure_of_a_text(tmp_path):
     config = training_config(tmp_path)
     setup = set_up(begin(config))

@@ -1,5 +1,8 @@
 """The loss is tested with its subclass in translation/test_init.py."""
 
+import dataclasses
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,21 +59,25 @@ def _small_batch(rows=3):
     return batch | {"loss_mask": np.arange(6)[None] < np.array([[4], [3], [6]])}
 
 
+R_DROP = EncoderDecoderConfig(num_layers=1, num_heads=2, width=8, context_length=8, dropout_rate=0.3)
+
+
+def losses_of(config):
+    """The loss without and with R-drop, and parameters."""
+    module, batch = config.build(translating(11)), _small_batch()
+    losses = (jax.jit(TextToText(r_drop=weight).objective(module, None).loss) for weight in (0.0, 3.0))
+    return *losses, random_parameters(module, batch["source"], batch["inputs"])
+
+
+@pytest.mark.thorough
 def test_r_drop_adds_the_divergence_of_two_readings():
-    """Row 2 n and row 2 n + 1 of a doubled batch have different masks; without dropout they are equal."""
-    model = EncoderDecoderConfig(num_layers=1, num_heads=2, width=8, context_length=8, dropout_rate=0.3)
+    """Row 2 n and row 2 n + 1 of a doubled batch have different masks."""
     batch, key = _small_batch(), jax.random.key(1)
-    module = model.build(translating(11))
-    params = random_parameters(module, batch["source"], batch["inputs"])
-    plain, dropped = (TextToText(r_drop=weight).objective(module, None).loss for weight in (0.0, 3.0))
+    plain, dropped, params = losses_of(R_DROP)
     doubled = {name: jnp.repeat(x, 2, axis=0) for name, x in batch.items()}
     expected, (losses, _) = plain(params, doubled, key, ())
-    logits = module.apply(
-        {"params": params},
-        *(doubled[name] for name in model.reads),
-        deterministic=False,
-        rngs={"dropout": key},
-    )
+    apply = jax.jit(functools.partial(R_DROP.build(translating(11)).apply, deterministic=False))
+    logits = apply({"params": params}, *(doubled[name] for name in R_DROP.reads), rngs={"dropout": key})
     p, q = (scipy.special.softmax(np.asarray(logits[start::2], np.float64), axis=-1) for start in (0, 1))
     divergence = (scipy.stats.entropy(p, q, axis=-1) + scipy.stats.entropy(q, p, axis=-1)) / 2.0
     between = divergence[batch["loss_mask"]].mean()
@@ -79,13 +86,15 @@ def test_r_drop_adds_the_divergence_of_two_readings():
     np.testing.assert_allclose(found, expected + 1.5 * between, rtol=1e-4)
     np.testing.assert_allclose(metrics["loss"], np.divide(losses["loss"], 2.0), rtol=1e-4)
     np.testing.assert_allclose(np.divide(*metrics["objective"]), found, rtol=1e-6)
-    undropped = EncoderDecoderConfig(**vars(model) | {"dropout_rate": 0.0}).build(translating(11))
-    same = [
-        TextToText(r_drop=weight).objective(undropped, None).loss(params, batch, key, ())[0] for weight in (0.0, 3.0)
-    ]
-    np.testing.assert_allclose(*same, rtol=1e-6)
-    scored = [loss(params, batch, None, ())[0] for loss in (plain, dropped)]
-    np.testing.assert_array_equal(*scored)
+
+
+@pytest.mark.thorough
+def test_r_drop_adds_nothing_without_dropout_and_in_evaluation():
+    batch, key = _small_batch(), jax.random.key(1)
+    plain, dropped, params = losses_of(R_DROP)
+    np.testing.assert_array_equal(*(loss(params, batch, None, ())[0] for loss in (plain, dropped)))
+    plain, dropped, params = losses_of(dataclasses.replace(R_DROP, dropout_rate=0.0))
+    np.testing.assert_allclose(*(loss(params, batch, key, ())[0] for loss in (plain, dropped)), rtol=1e-6)
 
 
 @pytest.mark.thorough

@@ -110,7 +110,7 @@ def assert_takes_the_same_steps(config, mode, one, start=None, rtol=1e-5, of_par
         assert largest_difference(getattr(one.state, name), getattr(shared, name)) < of_parameters
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("family", "mode"), [("GPT", "tensor and fsdp"), ("CRF tagger", "fsdp")])
 def test_several_devices_take_the_twenty_steps_of_one(family, mode, on_one_device, files):
     assert_takes_the_same_steps(FAMILIES[family](files), mode, on_one_device(family))

@@ -186,6 +186,7 @@ def test_losses_that_are_not_finite_are_named_and_do_not_hide_the_others(tmp_pat
     assert "1.2500" in text
 
 
+@pytest.mark.thorough
 def test_report_of_losses_that_are_never_finite_is_whole(tmp_path):
     rows = [train_row(step, loss=math.nan, tokens_per_second=math.nan) for step in range(1, 80)]
     text = write_report(write_run(tmp_path, rows)).read_text()

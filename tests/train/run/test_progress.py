@@ -91,6 +91,7 @@ def test_a_run_ends_early_says_why_and_keeps_its_last_and_best_checkpoint(stalli
     ]
 
 
+@pytest.mark.thorough
 def test_the_same_command_on_a_run_that_has_stopped_early_says_so_and_trains_nothing(
     stalling, ended, quick_fit, loud, tmp_path
 ):

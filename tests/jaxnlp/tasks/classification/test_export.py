@@ -34,6 +34,7 @@ def test_programs_for_pairs_that_are_read_apart_are_compiled_ahead(make_classifi
     make_classifier(texts=2, pairs="apart").warm_up("predict")
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("targets", "returns"), [(Number(2.0, 6.0), "from 0 to 1, the ends of the scale"), (AnyNumber(), "the numbers")]
 )

@@ -26,7 +26,7 @@ def scoring_of(trained, images=IMAGES, **fields):
 def test_validation_has_the_loss_of_all_pixels_and_pictures(trained):
     found = Validation()(scoring_of(trained))
     batch = sequences(PALETTE.encode(IMAGES))
-    scores = log_softmax(np.asarray(trained.model.apply({"params": trained.params}, batch["tokens"])), axis=-1)
+    scores = log_softmax(np.asarray(jax.jit(trained.model.apply)({"params": trained.params}, batch["tokens"])), axis=-1)
     losses = -np.take_along_axis(scores, batch["targets"][..., None], axis=-1)
     assert found.metrics["loss"] == pytest.approx((losses.mean(), 80), rel=1e-5)
     assert found.metrics["perplexity"].value == pytest.approx(np.exp(losses.mean()), rel=1e-5)

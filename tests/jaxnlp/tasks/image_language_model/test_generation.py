@@ -1,5 +1,6 @@
 import base64
 
+import jax
 import numpy as np
 import pytest
 from PIL import Image
@@ -14,9 +15,10 @@ def test_the_given_rows_are_kept_and_the_others_are_the_most_probable_ones(train
     assert (found.shape, found.dtype) == ((1, 4, 4, 1), np.uint8)
     np.testing.assert_array_equal(found[0, :2], IMAGES[0, :2])
     ids = PALETTE.encode(IMAGES[:1])[0, :8].tolist()
+    apply = jax.jit(trained.model.apply)
     for _ in range(8):  # without a cache
         tokens = np.int32([[START, *ids] + [0] * (15 - len(ids))])
-        ids.append(int(np.argmax(trained.model.apply({"params": trained.params}, tokens)[0, len(ids)])))
+        ids.append(int(np.argmax(apply({"params": trained.params}, tokens)[0, len(ids)])))
     np.testing.assert_array_equal(found, PALETTE.decode(np.array([ids])))
 
 

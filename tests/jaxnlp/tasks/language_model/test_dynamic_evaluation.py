@@ -82,6 +82,7 @@ def test_a_model_that_does_not_learn_scores_each_text_as_ever():
     np.testing.assert_allclose((found.value, found.count), (loss / count, count), rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_text_that_repeats_itself_is_learned():
     (first, *_) = batches()
     repeated = {name: np.tile(value, (1, 20)) if value.ndim == 2 else value for name, value in first.items()}
