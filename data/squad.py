@@ -18,7 +18,6 @@ import itertools
 import json
 import logging
 import math
-import random
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +27,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from data import Corpus, DataError, NumpyBatch, Split, errors_as, require_batch, require_processor
-from data.invented_people import BIRTH_DOCUMENTS, PLACES, InventedPeople, combined, invent
+from data.invented_people import invent
+from data.invented_questions import about_people
 from data.pipelines.buckets import Buckets
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
@@ -44,16 +44,6 @@ from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, encoder_vocabulary
 from jaxnlp.text.question_contexts import AnswerSpan, ContextQuestion, ContextWindow, QuestionProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
-PEOPLE = 4
-"""Documents in a context about invented people, each about another one."""
-SYLLABLE = (
-    (*"bcdfghjklmnpqrstvwz", "br", "ch", "gl", "kr", "sh", "st", "tr", ""),
-    (*"aeiouy", "ai", "ea", "oo"),
-    ("", "", *"lmnrstx", "ck", "ng", "rd", "st"),
-)
-"""Onsets, vowels and codas of the syllables of new place names."""
-NEW_NAMES, HELD_OUT_NAMES = 5_000, 500
-"""Number of new names, and of those only in validation."""
 ABSENT_SHOWN = 3
 """Maximum number of questions that an error names whose answers do not occur in their contexts."""
 _UNITS = (("utf-32-le", 4), ("utf-16-le", 2), ("utf-8", 1))
@@ -61,7 +51,6 @@ _UNITS = (("utf-32-le", 4), ("utf-16-le", 2), ("utf-8", 1))
 bytes of a unit in it."""
 _STARTS = ("answer_start", "start")
 """Keys of the position of an answer."""
-_PLACE = re.compile(rf"\b({'|'.join(combined(PLACES))})\b")
 
 _logger = logging.getLogger(__name__)
 
@@ -210,59 +199,6 @@ def _padded(
     span = np.zeros((size, 2), np.int32)
     span[: len(windows)] = [window.tokens_of(questions[window.question_index].answers or ()) for window in windows]
     return processor.batch(windows, size, length) | {"span": span}
-
-
-def about_people(people: InventedPeople, split: Literal["train", "validation"], seed: int) -> list[ContextQuestion]:
-    """Questions about invented people, with contexts of a few documents, each about another person.
-
-    Each document with a birth place is in the context of a question about it. A last context of each person has only a
-    document without it, and so no answer. Places have new names in each context, so that only reading finds the answer;
-    training has none of validation's.
-
-    Args:
-      people: their documents and questions.
-      split: the questions.
-      seed: decides the other documents of each context, their order, and the names of places.
-    """
-    generator, about = np.random.default_rng(seed), dict[str, list[str]]()
-    for document in people.documents:
-        about.setdefault(document.partition(".")[0], []).append(document)
-    names, examples = list(about), list[ContextQuestion]()
-    used = sorted({*_PLACE.findall(" ".join(people.documents))})
-    new_names = _new_names(NEW_NAMES)
-    new_names = new_names[HELD_OUT_NAMES:] if split == "train" else new_names[:HELD_OUT_NAMES]
-    for question, place in people.train if split == "train" else people.dev:
-        name = question.removeprefix("Where was ").removesuffix(" born?")
-        born = [document for document in about[name] if place in document]
-        for document in [*born, *(d for d in about[name] if d not in born)][: BIRTH_DOCUMENTS + 1]:
-            others = [names[index] for index in generator.choice(len(names), PEOPLE) if names[index] != name]
-            parts = [document, *(str(generator.choice(about[other])) for other in others[: PEOPLE - 1])]
-            renamed = dict(zip(used, generator.choice(new_names, len(used), replace=False).tolist(), strict=True))
-            new = [_with_names(part, renamed) for part in parts]
-            context = " ".join(new[index] for index in generator.permutation(len(new)))
-            answers: tuple[AnswerSpan, ...] = ()
-            if document in born:
-                before = _with_names(document.partition(place)[0], renamed)
-                start = context.index(new[0]) + len(before)
-                answers = (AnswerSpan(start, start + len(renamed[place]), renamed[place]),)
-            examples.append(ContextQuestion(str(len(examples) + 1), question, context, answers))
-    return examples
-
-
-def _new_names(count: int) -> list[str]:
-    """Distinct names of places, of one to three syllables; one in eight has a second word."""
-    generator, names = random.Random(0), dict[str, None]()
-    while len(names) < count:
-        words = []
-        for _ in range(1 + (generator.random() < 1 / 8)):
-            parts = (generator.choice(part) for _ in range(generator.randint(1, 3)) for part in SYLLABLE)
-            words.append("".join(parts).capitalize())
-        names[" ".join(words)] = None
-    return list(names)
-
-
-def _with_names(text: str, names: Mapping[str, str]) -> str:
-    return _PLACE.sub(lambda place: names[place.group()], text)
 
 
 class _AbsentAnswerError(DataError):

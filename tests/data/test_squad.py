@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from data import DataError
-from data.invented_people import invent
-from data.squad import QuestionContexts, about_people, read_questions
+from data.squad import QuestionContexts, read_questions
 from jaxnlp.text.question_contexts import AnswerSpan, QuestionProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
@@ -203,23 +202,6 @@ def test_questions_whose_answer_does_not_occur_are_counted_and_the_first_three_n
     with pytest.raises(DataError, match="answers of 4 of 5 questions do not occur") as refused:
         read_questions(path)
     assert re.findall("line (.): the answer '(.*?)'", str(refused.value)) == [("1", "Oslo"), ("3", "X"), ("4", "Y")]
-
-
-def test_invented_questions_have_their_answer_in_the_context_and_unseen_places_in_validation():
-    people = invent(0, train=30, dev=10)
-    train, validation = about_people(people, "train", seed=0), about_people(people, "validation", seed=1)
-    assert (len(train), len(validation)) == (120, 40)
-    places = []
-    for questions in (train, validation):
-        assert sum(not one.answers for one in questions) == len(questions) / 4
-        for one in questions:
-            name = one.question.removeprefix("Where was ").removesuffix(" born?")
-            assert name in one.context
-            for span in one.answers:
-                assert one.context[span.start : span.stop] == span.text
-        places.append({span.text for one in questions for span in one.answers})
-    assert not places[0] & places[1]
-    assert about_people(people, "train", seed=0) == train
 
 
 def test_a_corpus_has_windows_with_the_tokens_of_their_answers():
