@@ -59,13 +59,16 @@ def test_seeds_are_what_the_ledger_holds(root, page):
         r"`(\w+)` (?:has )?a mean of (\d+\.\d+)(?: on the test split)?, with a\s+standard deviation of (\d\.\d+)", page
     )
     assert {name for name, *_ in said} == {name for name, *_ in rows}
-    (mean, deviation, each) = re.search(
-        r"`zh_en_lstm` has a mean of ([\d.]+) on its validation pairs, with a standard deviation of ([\d.]+): (.+)\.\n",
+    on_validation = re.findall(
+        r"`(\w+)` has a mean of ([\d.]+) on its validation pairs, with a standard deviation of ([\d.]+):"
+        r"\s([\d., \n]+)\.\n",
         page,
-    ).groups()
-    held = [by_search(root, f"zh_en_lstm{seed}")["bleu", 5, 0.6]["value"] for seed in ("", "-seed1", "-seed2")]
-    assert [float(one) for one in each.split(", ")] == pytest.approx(held, abs=0.0051)
-    assert [float(mean), float(deviation)] == pytest.approx([np.mean(held), np.std(held, ddof=1)], abs=0.0051)
+    )
+    assert {name for name, *_ in on_validation} == {"zh_en_lstm", "chr_en_lstm"}
+    for name, mean, deviation, each in on_validation:
+        held = [by_search(root, f"{name}{seed}")["bleu", 5, 0.6]["value"] for seed in ("", "-seed1", "-seed2")]
+        assert [float(one) for one in each.split(",")] == pytest.approx(held, abs=0.0051)
+        assert [float(mean), float(deviation)] == pytest.approx([np.mean(held), np.std(held, ddof=1)], abs=0.0051)
     for name, mean, deviation in said:
         tests = [float(row[3]) for row in rows if row[0] == name]
         assert len(tests) == 3
