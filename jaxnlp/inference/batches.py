@@ -36,8 +36,8 @@ OVERHEAD = 100
 def text_shapes(longest: int) -> tuple[Shape, ...]:
     """The shapes of batches of texts for one forward pass: at most nine, to compile few programs.
 
-    A CPU computes one long text about as fast as each of eight, so its lengths for one text are close. Other devices
-    compute eight texts in little more time than one.
+    On a CPU a batch costs what its rows and lengths cost, so batches of one text have many lengths. On other devices
+    eight texts cost little more than one.
 
     Args: longest: maximum length of a text.
     """

@@ -18,8 +18,8 @@ class Axes:
     ShapeDtypeStruct(shape=(B, 2, T), dtype=bool)
 
     Args:
-      limits: the smallest and the largest size of an axis, which must occur in an input; None = any. Others have any
-        size from 1.
+      limits: the smallest and the largest size of each of these axes; None = no largest size. An input must have
+        each of them. Other axes have any size from 1.
     """
 
     def __init__(self, **limits: tuple[int, int | None]):

@@ -311,8 +311,8 @@ class _Manager(ocp.CheckpointManager):
     """Saves when it is told to, and does not ask whether a signal stops the run."""
 
     def reached_preemption(self, step: int) -> bool:
-        """False. Orbax would ask JAX, also from a thread, for the step of a checkpoint that is now on disk. JAX takes
-        the last step that a process has asked for as its position: processes would not stop after the same step."""
+        """False. Otherwise Orbax asks JAX about steps that were saved before, also from a thread. JAX takes the last
+        step that a process asked about as its present step, so processes would stop after different steps."""
         del step
         return False
 
@@ -359,10 +359,10 @@ def _items(state: TrainState) -> dict[str, Any]:
 
 
 def _to_write(array: Any) -> Any:
-    """A copy on the host of the part of an array that this process writes, safe from the next step.
+    """A copy on the host of the part of an array that this process writes. The next training step does not change it.
 
-    Process 0 writes the arrays that each device has whole; the others give their shape. Of other arrays each process
-    writes the first of equal shards. On accelerators Orbax itself copies them first.
+    Process 0 writes replicated arrays, and the other processes return only their shape. Of a sharded array, each
+    process writes one copy of each of its shards. On accelerators Orbax copies arrays itself.
     """
     on_accelerator = isinstance(array, jax.Array) and next(iter(array.devices())).platform != "cpu"
     if not isinstance(array, jax.Array) or array.is_fully_replicated:

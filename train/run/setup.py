@@ -88,9 +88,9 @@ def set_up(begun: Initialisation, *, devices: int = 1) -> Setup:
       devices: number of devices that share a batch.
 
     Raises:
-      ConfigError: when devices do not divide the rows of a batch that carry state, for accumulation of such batches or
-        of an objective that is not a mean, and for a best metric that validation does not measure.
-      DataError: when the data is not sufficient, or has another vocabulary than the run in `init_from`.
+      ConfigError: the number of devices does not divide the rows of batches with a carried state; gradients of such
+        batches, or of an objective that is not a mean, are accumulated; validation does not measure the best metric.
+      DataError: there is too little data, or its vocabulary is not that of the run in `init_from`.
     """
     config, task = begun.config, begun.config.task
     corpus = config.data.load(config.seed, begun.processor).with_workers(config.data.num_workers)
