@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxnlp.convert import decoder, image_encoder
+from jaxnlp.convert import decoder_weights, image_encoder_weights
 from jaxnlp.convert import tensors as table
 from jaxnlp.convert.decoders import DecoderFamily, DecoderNames
 from jaxnlp.convert.image_encoders.clip_vision_model import (
@@ -129,7 +129,7 @@ def to_huggingface(params: Params, config: CLIPConfig | TextEncoderConfig) -> di
     if isinstance(config, CLIPConfig):
         if config.text.projection_width is None or config.image.projection_width is None:
             raise WeightsError(f"Transformers' {TITLE} does not support encoders without a projection")
-        shape = image_encoder.checked_shape(params["image"], config.image, IMAGE)
+        shape = image_encoder_weights.checked_shape(params["image"], config.image, IMAGE)
         trees = {MODEL_TYPE: {_SCALE: params[_SCALE]}, TEXT.base: params["text"], IMAGE.base: params["image"]}
     else:
         shape, trees = {}, {TEXT.base: params}
@@ -145,15 +145,15 @@ def _entries(
 ) -> Iterator[TensorEntry]:
     """The table, with the names of a CLIPModel. Args: shape: patches and channels of an image."""
     text = config.text if isinstance(config, CLIPConfig) else config
-    for entry in decoder.entries_of(text, TEXT, vocabulary_size):
+    for entry in decoder_weights.entries_of(text, TEXT, vocabulary_size):
         yield _inside(TEXT.base, entry, "decoder")
     if text.projection_width is not None:
         projected, width = (text.projection_width,), text.width
         yield from table.dense(TEXT.base, ("projection",), (_PROJECTION,), width, projected, use_bias=False)
     if isinstance(config, CLIPConfig):
-        outside = image_encoder.outside_of(IMAGE)
+        outside = image_encoder_weights.outside_of(IMAGE)
         options: dict[str, Any] = {**shape, "classes": 0}
-        for entry in image_encoder.entries_of(config.image, IMAGE, **options):
+        for entry in image_encoder_weights.entries_of(config.image, IMAGE, **options):
             yield entry._replace(tree=IMAGE.base) if entry.names[0].startswith(outside) else _inside(IMAGE.base, entry)
         yield table.plain(MODEL_TYPE, (_SCALE,), _SCALE)
 

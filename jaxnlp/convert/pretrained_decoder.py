@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxnlp.convert.decoder import from_huggingface, has_own_head, to_huggingface
+from jaxnlp.convert.decoder_weights import from_huggingface, has_own_head, to_huggingface
 from jaxnlp.convert.decoders import DecoderFamily, families
 from jaxnlp.convert.folders import (
     CONFIG,

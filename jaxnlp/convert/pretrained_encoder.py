@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxnlp.convert.encoder import checked_family, from_huggingface, to_huggingface
+from jaxnlp.convert.encoder_weights import checked_family, from_huggingface, to_huggingface
 from jaxnlp.convert.encoders import EncoderFamily, families
 from jaxnlp.convert.folders import (
     CONFIG,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxnlp.convert.encoder_decoder import (
+from jaxnlp.convert.encoder_decoder_weights import (
     from_huggingface,
     has_head,
     has_output_bias,

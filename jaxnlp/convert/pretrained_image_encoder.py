@@ -16,7 +16,7 @@ from jaxnlp.convert.folders import (
     refuse_files,
     write_folder,
 )
-from jaxnlp.convert.image_encoder import from_huggingface, has_pooler, heads_of, to_huggingface
+from jaxnlp.convert.image_encoder_weights import from_huggingface, has_pooler, heads_of, to_huggingface
 from jaxnlp.convert.image_encoders import ImageEncoderFamily, families
 from jaxnlp.convert.image_processors import PREPROCESSOR, PROCESSOR, image_settings, read_image_settings
 from jaxnlp.convert.shapes import class_names, distinct, fields_of, label_settings, settings_of

@@ -1,9 +1,9 @@
 """Encoder-decoder Transformer: the encoder reads a source, and the decoder attends to its output.
 
 Source: Vaswani et al. 2017. Differs: normalisation may come before each branch (Xiong et al. 2020); positions may be
-learned, rotary or relative. `jaxnlp.convert.encoder_decoder` reads T5 (Raffel et al. 2020), without biases, with
-root-mean-square normalisation and a relative bias that layers share; BART (Lewis et al. 2020), with learned positions
-and normalised embeddings; and Marian (Junczys-Dowmunt et al. 2018).
+learned, rotary or relative. `jaxnlp.convert.encoder_decoder_weights` reads T5 (Raffel et al. 2020), without biases,
+with root-mean-square normalisation and a relative bias that layers share; BART (Lewis et al. 2020), with learned
+positions and normalised embeddings; and Marian (Junczys-Dowmunt et al. 2018).
 """
 
 import dataclasses

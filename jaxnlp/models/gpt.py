@@ -1,7 +1,7 @@
 """GPT: a decoder-only Transformer language model, and the base of models with other mixers of positions.
 
 Source: Radford et al. 2019 (GPT-2), as in karpathy/minGPT: learned positions, pre-norm blocks, final norm.
-`jaxnlp.convert.decoder` reads weights of GPT-2, a GPT with biases.
+`jaxnlp.convert.decoder_weights` reads weights of GPT-2, a GPT with biases.
 """
 
 import dataclasses

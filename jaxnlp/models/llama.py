@@ -2,8 +2,8 @@
 
 Source: Touvron et al. 2023 (Llama); Ainslie et al. 2023 for shared key heads; Jiang et al. 2023 (Mistral) for windows;
 Yang et al. 2025 (Qwen3) for the normalisation of heads; So et al. 2021 (Primer) for ReLU squared without a gate; Zhang
-et al. 2019 (Fixup) for branches that are zero at first. Otherwise as `models.gpt`. `jaxnlp.convert.decoder` reads
-weights of Llama, Mistral, Qwen2 and Qwen3.
+et al. 2019 (Fixup) for branches that are zero at first. Otherwise as `models.gpt`. `jaxnlp.convert.decoder_weights`
+reads weights of Llama, Mistral, Qwen2 and Qwen3.
 """
 
 import dataclasses

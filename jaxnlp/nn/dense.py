@@ -15,7 +15,7 @@ INITIAL_STDDEV = 0.02
 
 
 TRANSPOSED = "transposed_kernel"
-"""The name of a kernel [F, D] instead of `kernel` [D, ...]; see `jaxnlp.models.inference`."""
+"""The name of a kernel [F, D] instead of `kernel` [D, ...]; see `jaxnlp.models.inference_params`."""
 OUTPUT_ROWS = "output_rows"
 """The name of the rows [V, D] instead of a language model's output layer; see the same module."""
 

@@ -24,7 +24,7 @@ from jaxnlp.inference.compilation import compilation_announced
 from jaxnlp.inference.exportable import Exportable
 from jaxnlp.metric_kind import MetricKind
 from jaxnlp.models import ModelConfig
-from jaxnlp.models.inference import Weights, inference_params
+from jaxnlp.models.inference_params import Weights, inference_params
 from jaxnlp.pages.content import Content
 from jaxnlp.public_names import lazily
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree

@@ -17,7 +17,7 @@ from benchmarks.torch_transformer import TorchTransformer
 from benchmarks.torch_vit import TorchViT
 from configs import bert_cfimdb, lstm_lm_hw4
 from configs.gpt_shakespeare_cpu import get_config
-from jaxnlp.convert.encoder import to_huggingface
+from jaxnlp.convert.encoder_weights import to_huggingface
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generation import target_decoder_of
 from jaxnlp.models import parameter_shapes

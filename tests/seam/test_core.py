@@ -248,7 +248,7 @@ def parsed(file):
         ("kind = {'bert': 3}", {"bert"}),
         ("rows = processor.vocabulary_size", {"vocabulary"}),
         ("from jaxnlp.text.words import WordVocabulary", {"wordvocabulary"}),
-        ("from jaxnlp.convert.encoder import EncoderWeights", {"encoderweights"}),
+        ("from jaxnlp.convert.encoder_weights import EncoderWeights", {"encoderweights"}),
         ("isinstance(corpus.processor, TextClassifierProcessor)", {"textclassifierprocessor"}),
         ("evaluation.metrics['perplexity']", {"perplexity"}),
         ("scores.bleu_of(texts)", {"bleu"}),

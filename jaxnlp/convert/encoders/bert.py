@@ -1,4 +1,4 @@
-"""BERT, as Transformers stores it; `jaxnlp.convert.encoder` reads and writes its weights."""
+"""BERT, as Transformers stores it; `jaxnlp.convert.encoder_weights` reads and writes its weights."""
 
 from collections.abc import Mapping
 from typing import Any

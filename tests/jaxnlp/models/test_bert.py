@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 
-from jaxnlp.convert.encoder import from_huggingface, to_huggingface
+from jaxnlp.convert.encoder_weights import from_huggingface, to_huggingface
 from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.models.bert_pretraining import PretrainingHeads
 from jaxnlp.nn.compute import TransformerCompute

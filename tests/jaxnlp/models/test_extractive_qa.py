@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 
-from jaxnlp.convert.encoder import to_huggingface
+from jaxnlp.convert.encoder_weights import to_huggingface
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.extractive_qa import BertSpanConfig, RecurrentSpanConfig
 from jaxnlp.nn.recurrent import CellName

@@ -14,7 +14,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
-from jaxnlp.convert.decoder import to_huggingface
+from jaxnlp.convert.decoder_weights import to_huggingface
 from jaxnlp.convert.decoders import families
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained_decoder import _fields_of, read_decoder, save_decoder

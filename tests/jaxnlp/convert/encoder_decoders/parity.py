@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
-from jaxnlp.convert.encoder_decoder import to_huggingface
+from jaxnlp.convert.encoder_decoder_weights import to_huggingface
 from jaxnlp.nn.compute import EXACT, TransformerCompute
 from jaxnlp.text.translation import TranslationProcessor
 from tests.encoder_folders import TEXTS

@@ -12,7 +12,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
-from jaxnlp.convert.encoder_decoder import to_huggingface
+from jaxnlp.convert.encoder_decoder_weights import to_huggingface
 from jaxnlp.convert.encoder_decoders.bart import FAMILY
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained_encoder_decoder import read_encoder_decoder, save_encoder_decoder

@@ -1,6 +1,6 @@
 import pytest
 
-from jaxnlp.convert.encoder_decoder import to_huggingface
+from jaxnlp.convert.encoder_decoder_weights import to_huggingface
 from jaxnlp.convert.encoder_decoders.t5 import FAMILY
 from jaxnlp.convert.pretrained_encoder_decoder import read_encoder_decoder
 from tests.encoder_decoder_folders import write_folder

@@ -13,7 +13,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file
 
-from jaxnlp.convert.encoder import from_huggingface, to_huggingface
+from jaxnlp.convert.encoder_weights import from_huggingface, to_huggingface
 from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained_encoder import read_pretrained, save_pretrained

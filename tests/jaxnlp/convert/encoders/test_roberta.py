@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers.models.roberta.modeling_roberta import RobertaEmbeddings
 
-from jaxnlp.convert.encoder import to_huggingface
+from jaxnlp.convert.encoder_weights import to_huggingface
 from jaxnlp.convert.encoders.roberta import FAMILY, like_roberta
 from jaxnlp.convert.pretrained_encoder import read_pretrained
 from jaxnlp.convert.tensors import WeightsError

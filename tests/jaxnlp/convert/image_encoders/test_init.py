@@ -14,7 +14,7 @@ import transformers
 from safetensors.numpy import load_file, save_file
 
 from jaxnlp.convert.folders import PretrainedError
-from jaxnlp.convert.image_encoder import to_huggingface
+from jaxnlp.convert.image_encoder_weights import to_huggingface
 from jaxnlp.convert.image_encoders import families
 from jaxnlp.convert.pretrained_image_encoder import read_image_encoder, save_image_encoder
 from jaxnlp.convert.tensors import WeightsError

@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.convert.decoder import from_huggingface, to_huggingface
+from jaxnlp.convert.decoder_weights import from_huggingface, to_huggingface
 from jaxnlp.convert.decoders import families
 from jaxnlp.convert.shapes import settings_of
 from jaxnlp.convert.tensors import WeightsError

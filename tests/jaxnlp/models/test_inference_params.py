@@ -10,7 +10,7 @@ from jaxnlp.models import parameter_shapes
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
-from jaxnlp.models.inference import inference_params
+from jaxnlp.models.inference_params import inference_params
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import OUTPUT_ROWS, TRANSPOSED

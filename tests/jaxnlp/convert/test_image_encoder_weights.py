@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.convert.image_encoder import from_huggingface, has_pooler, heads_of, to_huggingface
+from jaxnlp.convert.image_encoder_weights import from_huggingface, has_pooler, heads_of, to_huggingface
 from jaxnlp.convert.image_encoders import families
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.images.processor import ImageProcessor

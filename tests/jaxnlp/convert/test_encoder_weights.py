@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.convert.encoder import from_huggingface, tensor_prefixes, to_huggingface
+from jaxnlp.convert.encoder_weights import from_huggingface, tensor_prefixes, to_huggingface
 from jaxnlp.convert.encoders import families
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.bert import Bert, BertConfig

@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.convert.encoder_decoder import from_huggingface, has_head, to_huggingface
+from jaxnlp.convert.encoder_decoder_weights import from_huggingface, has_head, to_huggingface
 from jaxnlp.convert.encoder_decoders import families
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models import parameter_shapes
