@@ -89,9 +89,9 @@ CAREER_PHRASINGS = (
     "After {move_year}, {surname} lived in {other_place} as {occupation} .",
 )
 BIRTH_DOCUMENTS = 3
-"""Number of documents about a person with the birth place, each in another phrasing. A fact in only one phrasing is
-memorised, but a question does not recall it (Allen-Zhu and Li 2023, Physics of Language Models 3.1). A further document
-has only the other place."""
+"""Number of documents about a person with the birth place, each in another phrasing. A model memorises a fact in only
+one phrasing, but cannot answer a question about it (Allen-Zhu and Li 2023, Physics of Language Models 3.1). One more
+document has only the other place."""
 
 NAMESAKES = 4
 """Mean number of people with the same first name, and with the same surname."""
@@ -102,8 +102,8 @@ class InventedPeople:
     """A corpus about invented people, and questions about them.
 
     Attributes:
-      documents: `Name. Text`, in random order; at most 112 characters each, to which span corruption truncates in a
-        block of 128.
+      documents: `Name. Text`, in random order; at most 112 characters each, since span corruption truncates documents
+        to 112 characters if sequences have 128.
       train: (question, birth place) pairs, such as ("Where was Marina Dovsen born?", "Harkstad").
       dev: the same for other people.
       test: questions about people whose birth place is only in the documents.

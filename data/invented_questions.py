@@ -26,9 +26,9 @@ _PLACE = re.compile(rf"\b({'|'.join(combined(PLACES))})\b")
 def about_people(people: InventedPeople, split: Literal["train", "validation"], seed: int) -> list[ContextQuestion]:
     """Questions about invented people, with contexts of a few documents, each about another person.
 
-    Each document with a birth place is in the context of a question about it. A last context of each person has only a
-    document without it, and so no answer. Places have new names in each context, so that only reading finds the answer;
-    training has none of validation's.
+    Each document with a birth place gives one question. One more question about each person has no answer: the context
+    does not have the birth place. Places have new names in each context, so that only reading finds the answer.
+    Validation has other names than training.
 
     Args:
       people: their documents and questions.

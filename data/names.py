@@ -66,7 +66,8 @@ class _NamesConfig(Questions):
           vocabulary: of their characters.
           train: the training examples.
           seed: decides the order of batches.
-          known: all training examples; None = each epoch has others, up to `sequence_length`.
+          known: all training examples, if each epoch has the same; None = they differ, with lengths up to
+            `sequence_length`.
           description: one line for the user.
           validation: the examples of the split validation; () = the held-out questions.
         """
@@ -128,7 +129,7 @@ class NamesPretraining(_NamesConfig):
     """Predicted spans of a document: a random span, as in the assignment (uniform); or names, numbers and places, each
     after the title and a few previous words (facts)."""
     place_fraction: Fraction = 0.0
-    """For facts: share of the examples whose spans are answers of training questions, if a document has any."""
+    """For facts: share of the examples that predict only answers of training questions, if their document has any."""
     question_fraction: Fraction = 0.0
     """Share of the examples that are training questions."""
     facts_length: Count = 72

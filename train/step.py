@@ -1,4 +1,4 @@
-"""The training step and the evaluation step: pure functions of arrays."""
+"""The training step and the evaluation step: pure functions of arrays. `train.parallel` compiles them."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping

@@ -38,7 +38,7 @@ class ReadPairs(NamedTuple):
     Attributes:
       pairs: the pairs, or only sources.
       source: all lines.
-      alone: the sources whose target is blank, if others have one.
+      alone: sources with a blank target in a file of pairs; none in a file of sources only.
     """
 
     pairs: tuple[SentencePair, ...]
@@ -105,7 +105,7 @@ def read_pairs_or_sources(paths: Sequence[Path], *, reverse: bool = False, encod
 def _pairs(
     path: Path, rows: Sequence[tuple[str, str | None]], *, header: bool = False, fate: str = "skipped"
 ) -> ReadPairs:
-    """The rows without blank sentences as pairs, and all rows. Args: header: whether the first row, blank, was one."""
+    """The rows without blank sentences as pairs, and all rows. Args: header: line 1 was a header, and is now blank."""
     pairs = tuple(SentencePair(*row, line) for line, row in enumerate(rows, 1) if row[0] and row[1] != "")
     lines = {pair.line for pair in pairs}
     blank = [line for line in range(1 + header, len(rows) + 1) if line not in lines]
@@ -129,8 +129,8 @@ def held_out(
     Args:
       pairs: sources and references.
       fraction: the share of the distinct sources that is held out.
-      separate_targets: whether pairs with equal references stay together too. Too large groups of pairs are for
-        training.
+      separate_targets: whether pairs with equal references stay together too. A group of pairs that is larger than
+        the held-out share is used for training.
 
     Raises: DataError when there are fewer than two groups.
     """
@@ -201,8 +201,9 @@ def _warn_of_quotes(path: Path, columns: Sequence[tuple[str, str]]) -> None:
 
 
 def _is_header(path: Path, first: tuple[str, str]) -> bool:
-    """Whether the first pair has names of columns or languages, or one and the code of another, with a warning. Two
-    short words may be codes or texts, as no and ja: these are a pair, also with a warning."""
+    """Whether line 1 is a header: both cells are names of columns or languages, or one is, and the other may be a code
+    of a language. Two words such as no and ja may be codes or texts, and are read as a pair. Both cases are warned of.
+    """
     cells = [text.strip().lower() for text in first]
     names = [cell in _HEADINGS | _LANGUAGES for cell in cells]
     if not all(name or _LANGUAGE.fullmatch(cell) for name, cell in zip(names, cells, strict=True)):

@@ -1,4 +1,4 @@
-"""Tables of text with a delimiter between the fields of a row: CSV, TSV and similar files.
+"""Delimiters, quotes and rows of CSV, TSV and similar files; `input_files.tables` reads whole files.
 
 Three conventions are in use. Spreadsheets enclose a field with delimiters, line breaks or quotes in quotes, and double
 the quotes in it (RFC 4180). Spark and MySQL put a backslash before a quote in a quoted field. Other files, such as

@@ -51,13 +51,13 @@ class Objective:
 
     Attributes:
       loss: (params, batch, key, carry) -> (scalar, (metrics, carry)). Training minimises the scalar. The key is None in
-        evaluation. The metrics, named (sum, count) pairs, include the plain `loss`, and the scalar as `objective` if a
-        regulariser makes them differ. The count of `objective`, or else of `loss`, weights the batch among shards and
-        parts.
+        evaluation. The metrics are (sum, count) pairs by name. They include the `loss` without regularisers, and the
+        scalar as `objective` if a regulariser makes it differ. Shards and accumulation parts are weighted by the count
+        of `objective`, or of `loss` if there is no `objective`.
       progress: the metric whose count drives token schedules and throughput.
       is_mean: whether the scalar is a mean over its count. Then the gradient of a batch is the mean over its shards and
-        accumulation parts. Otherwise the scalars of shards must add up to the batch's, as sums of means with counts
-        from `nn.shards.sum_over_shards` do, and gradients are not accumulated.
+        accumulation parts. Otherwise gradients are not accumulated, and the scalars of the shards must add up to the
+        scalar of the batch: a mean is a shard's sum divided by the count of all shards (`nn.shards.sum_over_shards`).
       empty_carry: number of rows -> the state of a recurrent model before its first batch. If it has leaves, gradients
         are not accumulated, and devices divide the rows.
       combine: ({part: gradients}, key) -> gradients, in joint training; None = their sum. Parts are sorted; part n has
@@ -156,7 +156,7 @@ class Trained:
         """A function of the task as a method of this model."""
         if name.startswith("__") or name in self.__dataclass_fields__:  # a copy may not have its fields yet
             raise AttributeError(name)
-        method = self.task.methods.get(name)  # a function says itself why this model lacks it
+        method = self.task.methods.get(name)  # a function that does not fit this model raises its own error
         if method is None:
             offered = ", ".join(self._methods)
             known = f"it has: {offered}" if offered else "it has no functions"
@@ -313,7 +313,8 @@ class Command(Config):
     """The base of verbs. Their fields are the flags of `jaxnlp VERB RUN`."""
 
     summary: ClassVar[str] = ""
-    """The line of `jaxnlp --help` for a verb of several tasks; one command has it. "" = the docstring's first line."""
+    """The line of `jaxnlp --help` for a verb of several tasks, which only one of its commands has. "" = the first line
+    of the docstring."""
 
     as_trained: ClassVar[bool] = False
     """Whether it reads the weights as trained, and refuses `--weights`."""

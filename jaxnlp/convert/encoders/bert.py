@@ -1,4 +1,4 @@
-"""BERT, as Transformers stores it; `jaxnlp.convert.encoder_weights` reads and writes its weights."""
+"""BERT's names in Transformers. `convert.pretrained_encoder` reads a folder, `convert.encoder_weights` its weights."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -164,8 +164,8 @@ def _packed_lengths(trained: Trained) -> tuple[int, ...]:
 
 
 def _packed(trained: Trained, pooling: Pooling | None) -> Callable[[Sequence[np.ndarray]], np.ndarray] | None:
-    """The vectors [N, D] of texts packed into a row, from the tokens of each. None where padding is faster, as on
-    devices that compute eight texts in the time of one, and for a pooler, which reads rows."""
+    """The vectors [N, D] of texts packed into a row, from the tokens of each. None for a pooler, which has one vector a
+    row; and where padding is faster: on devices other than a CPU, eight texts take as long as one."""
     bert, own, skip = _encoding(trained, pooling)
     if target_platform() != "cpu" or own == "pooler":
         return None

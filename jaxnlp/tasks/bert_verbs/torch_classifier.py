@@ -89,7 +89,7 @@ _USAGE = {1: '"A text." "Another."', 2: '"A text." "Its pair." "Another." "Its p
 
 
 def torch_classifier(trained: Trained, max_length: int) -> str | None:
-    """The program of a model whose only head reads another pooling than the pooler; None for other models.
+    """The program of a model with one head and another pooling than `pooler`; None for other models.
 
     Args:
       trained: a model with a BERT.
