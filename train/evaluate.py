@@ -277,7 +277,7 @@ def show(scores: Scores) -> None:
     """Prints the results of one run."""
     for metric, (value, count) in scores.evaluation.metrics.items():
         of = scores.units.get(metric, "examples")
-        print(f"{scores.split} {metric} {value:.4f}  ({count:,} {singular(of) if count == 1 else of})")
+        print(f"{scores.split} {metric} {value:z.4f}  ({count:,} {singular(of) if count == 1 else of})")
 
 
 def record(scores: Scores, folder: Path, path: Path) -> None:

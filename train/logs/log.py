@@ -227,7 +227,7 @@ class RunLog:
         """Writes an evaluation's metrics."""
         self._evaluated = True
         self._write(step, split, {**metrics, "train_seconds": self._train_seconds})
-        values = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+        values = "  ".join(f"{name} {value:z.4f}" for name, value in metrics.items())
         self._print(f"step {step}/{self._total_steps}  {split} {values}")
 
     def log_sections(self, step: int, sections: Sequence[Section]) -> None:
@@ -296,7 +296,7 @@ class RunLog:
 
 def _losses(values: Mapping[str, float]) -> str:
     """The loss, and the objective if it differs."""
-    return "  ".join(f"{name} {values[name]:.4f}" for name in ("loss", "objective") if name in values)
+    return "  ".join(f"{name} {values[name]:z.4f}" for name in ("loss", "objective") if name in values)
 
 
 def _unfinished(pending: Sequence[Metrics]) -> int:

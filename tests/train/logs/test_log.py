@@ -155,11 +155,13 @@ def test_values_that_are_not_finite_can_be_logged_and_read(tmp_path, clock):
 
 
 def test_evaluation_row_names_its_split(tmp_path, clock):
-    with RunLog(tmp_path, console(), total_steps=10, train_seconds=3.0) as log:
-        log.log_evaluation(4, "validation", {"loss": 1.5, "accuracy": 0.25})
+    terminal = console()
+    with RunLog(tmp_path, terminal, total_steps=10, train_seconds=3.0) as log:
+        log.log_evaluation(4, "validation", {"loss": -1e-9, "accuracy": 0.25})
     assert rows(tmp_path) == [
-        {"step": 4, "split": "validation", "loss": 1.5, "accuracy": 0.25, "train_seconds": 3.0},
+        {"step": 4, "split": "validation", "loss": -1e-9, "accuracy": 0.25, "train_seconds": 3.0},
     ]
+    assert terminal.file.getvalue() == "step 4/10  validation loss 0.0000  accuracy 0.2500\n"
 
 
 def test_rows_are_on_disk_as_soon_as_they_are_logged(tmp_path):
