@@ -41,6 +41,7 @@ def test_both_sides_compute_the_same_vector(encoder, monkeypatch, variant):
     assert np.ptp(ours) > 0.1
 
 
+@pytest.mark.thorough
 def test_both_sides_compute_the_same_label(encoder, monkeypatch):
     monkeypatch.setattr(answers, "minilm", lambda: encoder)
     ours, (theirs,) = answers_of(one_text.cases(), "label, 32 bits")

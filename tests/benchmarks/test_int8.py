@@ -19,6 +19,7 @@ def test_the_page_has_the_table_of_the_recorded_rows():
     assert page == with_table(page, table(json.loads(RESULTS.read_text(encoding="utf-8"))), MARKERS)
 
 
+@pytest.mark.thorough
 def test_the_loss_is_the_mean_over_targets_and_8_bits_change_it_little():
     model = make_model()
     params, mask = random_params(model), np.arange(TOKENS.size).reshape(TOKENS.shape) % 3 > 0

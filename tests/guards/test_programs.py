@@ -31,7 +31,7 @@ STORED = Path(__file__).with_name("programs.json")
 WRITE = "JAXNLP_WRITE_GUARDS"
 GROWTH = 1.05
 JAX = ".".join(map(str, jax.__version_info__[:2]))
-QUICK = ("additions", "gpt_python_docs", "small_grammar_tagger")
+QUICK = ("gpt_python_docs", "small_grammar_tagger")
 """Recipes that `make test` lowers, in about a second each."""
 FILES = {
     "bert_classify": {"data.path": "table.csv"},
