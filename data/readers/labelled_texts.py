@@ -120,7 +120,7 @@ class RowSource:
     def read(
         self, path: Path, labelled: bool | None = None, fate: str = "not scored"
     ) -> tuple[list[TableRow], SourceRows]:
-        """The rows of a file with a text and, except for several classes, a label; and all its rows.
+        """The rows of a file with a text and a label; and all its rows.
 
         For numbers, names of missing values such as NA are missing labels.
 
@@ -131,7 +131,7 @@ class RowSource:
         """
         if self.known is not None:
             return read_data_set_file(self.known, path, labelled=labelled)
-        several = self.predict == "classes"  # an empty field means no class
+        several = self.predict == "classes"
         table = read_table(
             path,
             self.columns,
@@ -144,8 +144,7 @@ class RowSource:
         self._refuse_lists(path, rows)
         if self.predict == "number":
             rows = [row._replace(label="") if is_missing(str(row.label)) else row for row in rows]
-        if not several:
-            rows = labelled_rows(path, rows, self.columns.label, labelled=labelled, fate=fate)
+        rows = labelled_rows(path, rows, self.columns.label, labelled=labelled, fate=fate)
         return rows, table.source(rows)
 
     def _refuse_lists(self, path: Path, rows: Iterable[TableRow]) -> None:
@@ -182,7 +181,7 @@ class RowSource:
         names = self._names(labels)
         if self.predict == "classes":
             others = [name for name in sorted(names) if any(sign in name for sign in _SEPARATORS)]
-            if others and not any(self.separator in label for label in labels):
+            if others and not any(self.separator in label for label in labels if label != self.separator):
                 _logger.warning(
                     "%s: no row has several classes with %r between them; %r is one class; if it is several, set "
                     "--data.separator",

@@ -163,7 +163,7 @@ def read_table(
     *,
     dialect: Dialect = Dialect(),  # a constant
     labelled: bool | None = None,
-    separator: str | None = ",",
+    separator: str | None = None,
 ) -> UserTable:
     """All rows of a table; texts and labels may be blank.
 
@@ -172,7 +172,8 @@ def read_table(
       columns: to read.
       dialect: of the file.
       labelled: whether labels are read, and required; None = read if they exist.
-      separator: joins the labels of a JSON list; None = lists are errors.
+      separator: between the labels of a row that may have several. It joins those of a JSON list, and alone stands for
+        an empty list or field; only null and \\N are missing labels. None = rows have one label, and lists are errors.
 
     Raises: FileNotFoundError, DataError when it cannot be read or has no rows, a column is missing, or a row is
       malformed.
@@ -189,7 +190,7 @@ def read_table(
             if delimiter != usual:
                 shown = "tabs" if delimiter == "\t" else f'"{delimiter}"'
                 _logger.warning("%s has columns separated by %s", path, shown)
-        table = _delimited_table(path, text, columns, delimiter, dialect.quotes, labelled)
+        table = _delimited_table(path, text, columns, delimiter, dialect.quotes, labelled, separator)
     if not table.rows:
         raise DataError(f"{path} has no rows{' below its header' if format != 'json' else ''}")
     return table
@@ -248,7 +249,13 @@ def labelled_rows(
 
 
 def _delimited_table(
-    path: Path, text: str, columns: Columns, delimiter: str, quotes: Quotes, labelled: bool | None
+    path: Path,
+    text: str,
+    columns: Columns,
+    delimiter: str,
+    quotes: Quotes,
+    labelled: bool | None,
+    separator: str | None,
 ) -> UserTable:
     records = read_records(text, str(path), delimiter, quotes)
     header = tuple(name.strip() for record in records[:1] for name in record.fields)
@@ -260,7 +267,9 @@ def _delimited_table(
             line,
             str(number) if columns.id is None else fields[indices[columns.id]],
             tuple("" if line in repeated else _unless_null(fields[indices[name]]) for name in columns.texts),
-            _unless_null(fields[indices[columns.label]].strip()) if columns.label in indices else None,
+            _unless_null(fields[indices[columns.label]].strip() or separator or "")
+            if columns.label in indices
+            else None,
             tuple(fields),
         )
         for number, (line, fields) in enumerate(records[1:], 1)
@@ -364,16 +373,21 @@ def _json_text(value: Any, where: str) -> str:
 
 
 def _json_label(value: Any, separator: str | None, where: str) -> str:
-    """A label as in a CSV file: null is an empty field, and the separator joins the labels of a list."""
-    if value is None:
-        return ""
+    """A label as in a CSV file; "" for null."""
     if isinstance(value, list):
         if separator is None:
             raise DataError(f"{where} is a list; set --data.predict classes if examples have several classes")
-        parts = [_json_label(part, separator, where) for part in value]
+        parts = [_one_label(part, where) for part in value]
         if any(separator in part for part in parts):
             raise DataError(f"{where}: a label contains the separator {separator!r}; set another --data.separator")
         return separator.join(parts) or separator
+    label = _one_label(value, where)
+    return label if value is None else label or separator or ""
+
+
+def _one_label(value: Any, where: str) -> str:
+    if value is None:
+        return ""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, float) and not math.isfinite(value):

@@ -131,8 +131,10 @@ def require_place(path: Path | None, *suffixes: str, option: str = "--out", inpu
       option: the option for the path, for messages.
       inputs: files that are read, which the file must not replace.
 
-    Raises: OSError naming the path; ValueError for a name of another format, and for one of the inputs.
+    Raises: OSError naming the path; ValueError for "-", for a name of another format, and for one of the inputs.
     """
+    if str(path) == "-":
+        raise ValueError(f"{option} expects the name of a file, got -; without {option} the usual place is used")
     if path is not None and path.is_file() and any(one and one.is_file() and path.samefile(one) for one in inputs):
         raise ValueError(f"{option} {path} is the file that is read, which it would replace; give another file")
     if path is not None and suffixes and (problem := wrong_format(path, suffixes)):

@@ -213,6 +213,27 @@ def test_another_separator_of_several_classes_is_reported(tmp_path, caplog, sepa
     assert ("no row has several classes with ',' between them; 'art;music' is one class" in caplog.text) is warned
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("table.csv", "text,label\nu,a\nv,\nw,\\N\n"),
+        ("table.jsonl", '{"text": "u", "label": ["a"]}\n{"text": "v", "label": []}\n{"text": "w", "label": null}\n'),
+        ("table.jsonl", '{"text": "u", "label": "a"}\n{"text": "v", "label": ""}\n{"text": "w"}\n'),
+    ],
+)
+def test_a_row_with_none_of_the_classes_is_labelled_and_one_with_a_missing_label_is_not(
+    tmp_path, caplog, name, content
+):
+    path = written(tmp_path, content, name)
+    source = RowSource(Columns(("text",), "label"), str(path), predict="classes")
+    rows = source.read(path)[0]
+    labelled = source.labelled((path, rows), source.targets((path, rows)))
+    assert [(row.texts, row.label) for row in labelled] == [(("u",), (0,)), (("v",), ())]
+    assert [row.texts for row in source.without_label(path, rows)[0]] == [("w",)]
+    line = 4 - name.endswith("jsonl")
+    assert caplog.messages == [f"{path}: rows without a label, which are not scored: 1 of 3, the first in line {line}"]
+
+
 @pytest.mark.parametrize("predict", ["class", "classes"])
 def test_classes_keep_the_spelling_of_the_table(tmp_path, caplog, predict):
     """A user joins the predictions with the table by its labels."""

@@ -120,6 +120,8 @@ def test_places_that_cannot_be_written_are_found_before_the_work(tmp_path, monke
         require_place(tmp_path)
     with pytest.raises(NotADirectoryError, match="file"):
         require_place(tmp_path / "file" / "x")
+    with pytest.raises(ValueError, match="--html expects the name of a file, got -; without --html the usual place"):
+        require_place(Path("-"), option="--html")
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.chdir(tmp_path)
     refused = f"x cannot be written: the folder {tmp_path} does not allow it; give another place with --page"
