@@ -1,6 +1,7 @@
 """Texts for a verb: arguments, lines of a file or of standard input, or rows of a table."""
 
 import io
+import json
 import os
 import shlex
 import sys
@@ -228,10 +229,22 @@ def _refuse_table(header: tuple[str, list[str]], line: str, name: str) -> None:
         )
 
 
+def _begins_json(first: str, second: str, column: str) -> bool:
+    """Whether two lines begin JSON objects with a name, or a list of objects over several lines."""
+    if first.strip() == "[":
+        return second.lstrip().startswith("{")
+    try:
+        value = json.loads(first)
+    except (ValueError, RecursionError):
+        return False
+    row = value[0] if isinstance(value, list) and value else value
+    return isinstance(row, dict) and column in row
+
+
 def _rows_of_lines(file: Path, columns: TextColumns, *, given: bool, count: int | None) -> Iterator[Row]:
     encoding = columns.dialect.encoding
     source = _opened(file, given, encoding)
-    header, held = None, list[Row]()
+    header, held, first = None, list[Row](), ""
     with source if str(file) != "-" else nullcontext():
         # Bytes split only at line feeds; str.splitlines() would also split at other characters.
         for number, line in enumerate(source, 1):
@@ -247,6 +260,12 @@ def _rows_of_lines(file: Path, columns: TextColumns, *, given: bool, count: int 
                     with _opened(file, given, encoding) as whole:
                         known = whole.read()
                 raise ValueError(bad_byte(known, known.index(line) + wrong, where, option=str(file) != "-"))
+            first = text if number == 1 else first
+            if number <= 2 and columns.texts and _begins_json(first, text, columns.texts[0]):
+                raise ValueError(
+                    f"{name_of(file)}, line 1: JSON; this file is read as one text a line: give the objects in a file "
+                    "with a name in .jsonl or .json"
+                )
             if header is not None and text.strip():
                 _refuse_table(header, text, name_of(file))
                 yield from held

@@ -59,3 +59,8 @@ class ExportClassifier(Export):
         except WeightsError as error:
             raise WeightsError(f"{trained.name}: {error}; give --format jax") from error
         print(f"{self.folder}: transformers.{kind}.from_pretrained reads it, and jaxnlp")
+        if isinstance(model.config, ViTConfig) and trained.processor.preprocessing.conversion == "opaque":
+            print(
+                f"{self.folder}: images with transparent pixels get other predictions than in the run: the run makes "
+                "these pixels white, and Transformers ignores transparency; save such images on a white background"
+            )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,9 @@ from jaxnlp.text.raw_texts import one_line, require_sentences
 from jaxnlp.text.tag_schemes import OUTSIDE, convert
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_split import PlacedWord, placed_words
+
+_LABEL = re.compile(r"O|[BIELMSU]-\S+")
+"""A label of an entity, in any scheme."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +105,8 @@ class Predict(Command):
             for chunk in chunks(
                 rows_of(self.inputs, (), self.file, count=1, columns=TextColumns.of_run(trained.config))
             ):
+                if not count and not self.inputs:
+                    _refuse_columns(trained.processor, [text for (text,) in chunk], self.file)
                 blank += blank_rows(chunk, count)
                 for (text,), result in zip(chunk, entities_or_problems(trained, [t for (t,) in chunk]), strict=True):
                     count += 1
@@ -165,6 +171,16 @@ class Predict(Command):
         labelled = label_sentences(trained, words)
         labels = [one.labels if scheme == trained.processor.scheme else convert(one.labels, scheme) for one in labelled]
         return columns.with_column(labels, OUTSIDE if trained.processor.has_entities else "_")
+
+
+def _refuse_columns(processor: TaggerProcessor, lines: Sequence[str], file: Path | None) -> None:
+    """Raises ValueError for lines of words, each with a label of an entity in the last column."""
+    rows = [line.split() for line in lines if line.strip()]
+    if processor.has_entities and len(rows) > 1 and all(len(row) > 1 and _LABEL.fullmatch(row[-1]) for row in rows):
+        name = file or Path("-")
+        raise ValueError(
+            f"{name_of(name)}: each line is a word with a label in the last column, not a text; give --conll {name}"
+        )
 
 
 @one_or_many

@@ -162,6 +162,28 @@ def test_a_table_whose_name_is_not_that_of_a_table_is_not_read_as_texts(
     assert len(rows(tmp_path / "x.txt")) == 2
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"text": "a", "label": 1}\n{"text": "b", "label": 0}\n',
+        '[{"text": "a"}, {"text": "b"}]',
+        '[\n {"text": "a"},\n {"text": "b"}\n]\n',
+    ],
+)
+def test_json_whose_name_is_not_that_of_a_table_is_not_read_as_texts(tmp_path, on_standard_input, content):
+    (tmp_path / "x.txt").write_text(content)
+    with pytest.raises(
+        ValueError, match=r"x\.txt, line 1: JSON; this file is read as one text a line: .*in \.jsonl or"
+    ):
+        rows(tmp_path / "x.txt")
+    on_standard_input(content.encode())
+    with pytest.raises(ValueError, match="standard input, line 1: JSON; "):
+        rows()
+    for texts in (["{}", "b"], ['{"a": 1}', "b"], ["[", "b"], ["[1]", "{"], ["1", "{"], ["[[]]", "b"]):
+        (tmp_path / "x.txt").write_text("\n".join(texts))
+        assert rows(tmp_path / "x.txt") == [(text,) for text in texts]
+
+
 @pytest.mark.parametrize("first", ["text\tgood", "text, image and sound"])
 @pytest.mark.parametrize("more", [[], ["", "another text"], [""]])
 def test_a_first_line_like_a_header_is_a_text_if_no_row_of_a_table_follows(tmp_path, first, more):

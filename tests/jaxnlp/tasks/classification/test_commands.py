@@ -119,7 +119,9 @@ def test_verbs_that_a_model_cannot_do_are_one_line(run, digit, tmp_path, capsys)
 
 def test_a_run_with_a_class_token_is_exported_and_predicts_the_same(run, digit, tmp_path, capsys):
     assert main(["export", str(run), str(tmp_path / "out")]) == 0
-    assert "transformers.ViTForImageClassification.from_pretrained reads it" in capsys.readouterr().out
+    exported = capsys.readouterr().out
+    assert "transformers.ViTForImageClassification.from_pretrained reads it" in exported
+    assert "images with transparent pixels get other predictions than in the run" in exported
     printed = []
     for folder in (run, tmp_path / "out"):
         assert main(["predict", str(folder), str(digit)]) == 0

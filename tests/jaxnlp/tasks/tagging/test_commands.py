@@ -166,6 +166,17 @@ def test_files_of_columns_have_the_encoding_of_files_of_texts_and_are_not_json(r
     assert f"{path} is JSON; --conll reads a word a line" in capsys.readouterr().err
 
 
+def test_a_file_of_columns_is_not_read_as_texts(run, tmp_path, capsys):
+    path = tmp_path / "x.txt"
+    path.write_text("-DOCSTART- X O\n\nAnna X B-PER\nsleeps X O\n")
+    assert main(["predict", str(run), "--file", str(path)]) == 2
+    printed, error = capsys.readouterr()
+    assert (printed, f"not a text; give --conll {path}\n" in error) == ("", True)
+    path.write_text("Anna has blood group O\nAnna sleeps\n")
+    assert main(["predict", str(run), "--file", str(path)]) == 0
+    assert "Anna" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
