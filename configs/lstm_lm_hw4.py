@@ -6,8 +6,8 @@ Differs: the cosine ends at a tenth of the rate; bfloat16 products if the CPU su
 initialised uniformly, with a standard deviation of 0.65 (PyTorch: 1), and a step of Adam moves them sqrt(128) times as
 far; output weights are initialised within 0.1 of zero (PyTorch: 0.088).
 Cost: 17 minutes on two CPU cores with bfloat16 instructions; on one without, 110 to the best step.
-Expect: 4.7 to 4.8 nats for the next word, with a standard error of 0.3 (published runs of the homework: 4.76 to 4.86);
-a validation perplexity of 191 to 192.
+Expect: 4.6 to 4.8 nats for the next word, with a standard error of 0.3 (published runs of the homework: 4.76 to 4.86);
+a validation perplexity of 186 to 192.
 Command: jaxnlp train lstm_lm_hw4 --workdir runs/lstm_lm_hw4
 """
 

@@ -8,8 +8,7 @@ cosine falls to a tenth and stays there, while minGPT's is clipped at a tenth an
 add to the residual stream have smaller initial weights (GPT-2), positions are random instead of 0, GELU is approximate;
 bfloat16 products if the CPU supports them.
 Cost: hours on two CPU cores; no complete run yet.
-Expect: published dev accuracy after fine-tuning: 21 to 22%; with the perceiver about 17%, with the synthesizer 10%, see
-names_pretrain_perceiver and names_pretrain_synthesizer.
+Expect: published dev accuracy after fine-tuning: 21 to 22%; with the Perceiver about 17%, with the Synthesizer 10%.
 Command: jaxnlp train names_pretrain_a5 --workdir runs/names_pretrain_a5
 """
 

@@ -128,6 +128,8 @@ class TaggedSentences(SplitFiles):
     """Maximum length of a sentence in words; longer ones are split."""
     max_pieces: PieceCount = 256
     """Maximum length of a sentence in tokens of a BERT; longer ones are split."""
+    context: Natural = 0
+    """Number of words before and after a sentence, in its file, that a BERT reads, too."""
     length_multiple: Count = 16
     """Batches have the length of their longest sentence, rounded up to a multiple of this; JAX compiles a program for
     each length."""
@@ -146,6 +148,7 @@ class TaggedSentences(SplitFiles):
         self.only_if(own, "data.source files", "format", "word_column", "label_column", "scheme", "unit")
         self.only_if(own or self.source == "ud_en_ewt", "data.source files and ud_en_ewt", "tags")
         self.only_if(not self.parts, "one kind of label", "scheme", "word_column", "label_column")
+        self.only_if(not drawn, "sentences of a file", "context")
         self.only_if(drawn, "data.source small_grammar", "predict", "sentences", "held_out_sentences")
 
     @property
@@ -215,7 +218,13 @@ class TaggedSentences(SplitFiles):
         """A file of labelled sentences, or of sentences without labels. Raises: FileNotFoundError, DataError."""
         processor = require_processor(processor, TaggerProcessor)
         file = read_tagged(
-            path, format=self.format, columns=self._columns, unit=processor.unit, labelled=None, encoding=self.encoding
+            path,
+            format=self.format,
+            columns=self._columns,
+            unit=processor.unit,
+            labelled=None,
+            encoding=self.encoding,
+            context=processor.context,
         )
         scheme = scheme_of_file(file, self.scheme, None if processor.has_entities else "none")
         check_labels(file, scheme)
@@ -258,6 +267,7 @@ class TaggedSentences(SplitFiles):
                 unit=self._unit,
                 labelled=None if split == "test" else True,
                 encoding=self.encoding,
+                context=self.context,
             )
             for split, path in paths.items()
         }
@@ -326,7 +336,7 @@ class TaggedSentences(SplitFiles):
             if isinstance(given, TaggerProcessor) and given.scheme == mine:
                 before = {name: set(one.types) for name, one in given.by_part.items()}
                 if before == {name: set(kinds) for name, kinds in types.items()}:
-                    return dataclasses.replace(given, inputs=inputs, unit=self._unit)
+                    return dataclasses.replace(given, inputs=inputs, unit=self._unit, context=self.context)
         vocabulary = encoder_vocabulary(given)
         if not isinstance(inputs, WordInputs):
             inputs = WordInputs.of_sentences(
@@ -339,9 +349,8 @@ class TaggedSentences(SplitFiles):
                 max_length=self.max_length,
                 max_pieces=self.max_pieces,
             )
-        if self.parts:
-            return TaggerProcessor(inputs, (), mine, self._unit, tuple(types.items()))
-        return TaggerProcessor(inputs, labels_of(types[""], mine), mine, self._unit)
+        labels, parts = ((), tuple(types.items())) if self.parts else (labels_of(types[""], mine), ())
+        return TaggerProcessor(inputs, labels, mine, self._unit, parts, self.context)
 
     def _rows(self, file: TaggedFile, processor: TaggerProcessor, scheme: Scheme) -> list[TaggedSentence]:
         """Sentences with the labels of the model; splits long ones and counts them in `file.counts`."""
@@ -372,9 +381,9 @@ class TaggedSentences(SplitFiles):
                 parts = processor.inputs.parts(one.words, inside)
             if len(parts) > 1:
                 counts.add_divided(one)
-            for number, part in enumerate(parts, 1):
-                row = f"{one.number}" if len(parts) == 1 else f"{one.number}.{number}"
-                rows.append(TaggedSentence(row, one.words[part], labels and labels[part], written_in, one.source))
+            row = TaggedSentence(str(one.number), one.words, labels, written_in, one.source, one.before, one.after)
+            several = [row.part(f"{row.name}.{number}", part) for number, part in enumerate(parts, 1)]
+            rows += several if len(parts) > 1 else [row]
         return rows
 
     def _buckets(self, encoded: Iterable[_Encoded], processor: TaggerProcessor) -> Buckets[_Encoded]:

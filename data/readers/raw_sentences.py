@@ -17,6 +17,7 @@ class RawSentence(NamedTuple):
       labels: in the scheme of the file [T], or tuples of tags of several kinds; None = none in the file.
       source: the sentence of a CoNLL-U file, for tags of several kinds.
       has_spans: whether the file has positions of entities instead of labels, which are then BIO.
+      before, after: words of its neighbours in the file.
     """
 
     lines: tuple[int, ...]
@@ -25,6 +26,8 @@ class RawSentence(NamedTuple):
     labels: tuple[Any, ...] | None
     source: TreeSentence | None = None
     has_spans: bool = False
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
 
     @property
     def line(self) -> int:

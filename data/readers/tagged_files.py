@@ -13,6 +13,7 @@ from jaxnlp.input_files.text_files import UTF_8, read_text_file
 from jaxnlp.text.columns import parse_columns, position
 from jaxnlp.text.conllu import UNSPECIFIED, parse_conllu
 from jaxnlp.text.tag_schemes import Scheme, belongs, check_label, find_scheme
+from jaxnlp.text.tagger_processor import neighbours
 from jaxnlp.text.word_split import Unit
 
 FileFormat = Literal["auto", "columns", "json", "conllu"]
@@ -77,6 +78,7 @@ def read_tagged(
     unit: Unit = "words",
     labelled: bool | None = True,
     encoding: str = UTF_8,
+    context: int = 0,
 ) -> TaggedFile:
     """The sentences of a file.
 
@@ -89,6 +91,7 @@ def read_tagged(
       unit: units into which the texts of JSON are split.
       labelled: whether labels are required; None = labels are optional.
       encoding: of the file.
+      context: number of words of its neighbours on each side that a sentence has.
 
     Raises: FileNotFoundError, DataError when the file cannot be read or has no sentence.
     """
@@ -105,6 +108,9 @@ def read_tagged(
         sentences = list(_column_sentences(path, text, columns, labelled))
     if not sentences:
         raise DataError("; ".join([f"{path} has no sentences", *counts.notes()]))
+    around = neighbours([one.words for one in sentences], context)
+    pairs = zip(sentences, around, strict=True)
+    sentences = [one._replace(before=before, after=after) for one, (before, after) in pairs]
     without = [one for one in sentences if one.labels is None]
     if len(without) < len(sentences):
         for one in without:

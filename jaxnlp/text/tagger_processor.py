@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, get_args
 
@@ -35,6 +36,7 @@ class TaggedSentence:
       labels: in the processor's scheme [T], with several parts a tuple for each word; None = not known.
       scheme: of the file's labels, and of predictions; None = the processor's.
       source: the sentence of a CoNLL-U file, for the columns of predictions of several parts.
+      before, after: words of its neighbours in the file; BERT reads `TaggerProcessor.context` of them.
     """
 
     name: str
@@ -43,6 +45,29 @@ class TaggedSentence:
     # The fingerprint of a run's data is made of this class's repr, and must not change.
     scheme: Scheme | None = dataclasses.field(default=None, repr=False)
     source: TreeSentence | None = dataclasses.field(default=None, repr=False)
+    before: tuple[str, ...] = dataclasses.field(default=(), repr=False)
+    after: tuple[str, ...] = dataclasses.field(default=(), repr=False)
+
+    def part(self, name: str, words: slice) -> Self:
+        """Some of its words; the others are their neighbours."""
+        return dataclasses.replace(
+            self,
+            name=name,
+            words=self.words[words],
+            labels=self.labels and self.labels[words],
+            before=(*self.before, *self.words[: words.start]),
+            after=(*self.words[words.stop :], *self.after),
+        )
+
+
+def neighbours(sentences: Sequence[Sequence[str]], number: int) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The last `number` words before each sentence of a file, and the first `number` words after it."""
+    words = [word for sentence in sentences for word in sentence]
+    stops = itertools.accumulate(map(len, sentences))
+    places = [(stop - len(sentence), stop) for sentence, stop in zip(sentences, stops, strict=True)]
+    return [
+        (tuple(words[max(start - number, 0) : start]), tuple(words[stop : stop + number])) for start, stop in places
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +80,7 @@ class TaggerProcessor:
       scheme: of the labels.
       unit: the units into which a text is split.
       parts: names and labels of several kinds of tags, such as upos and xpos; () = one kind, without a name.
+      context: number of words before and after a sentence that BERT reads, too.
     """
 
     inputs: WordInputs
@@ -62,6 +88,7 @@ class TaggerProcessor:
     scheme: Scheme
     unit: Unit = "words"
     parts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    context: int = 0
 
     counted: ClassVar[str] = "words"
 
@@ -148,7 +175,8 @@ class TaggerProcessor:
 
         Raises: ValueError for a sentence that is too long for `inputs`.
         """
-        encoded = self.inputs.encode(sentence.words)
+        before = sentence.before[-self.context :] if self.context else ()
+        encoded = self.inputs.encode(sentence.words, before, sentence.after[: self.context])
         known = self.divide(sentence.labels or ())
         for part, one in self.by_part.items():
             labels = encoded[of_part(part, "labels")] = np.zeros(len(sentence.words), np.int32)
@@ -179,12 +207,14 @@ class TaggerProcessor:
             "scheme": self.scheme,
             "unit": self.unit,
             "parts": {name: list(labels) for name, labels in self.parts},
+            "context": self.context,
         }
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The processor whose `to_json` this is. Raises: ValueError naming the wrong field."""
         labels = tuple(list_of_strings(fields, "labels"))
-        require_fields(fields, "tagger", inputs=dict, scheme=str, unit=str, parts=dict)
+        require_fields(fields, "tagger", inputs=dict, scheme=str, unit=str, parts=dict, context=int)
         parts = tuple((name, tuple(list_of_strings(fields["parts"], name))) for name in fields["parts"])
-        return cls(WordInputs.from_json(fields["inputs"]), labels, fields["scheme"], fields["unit"], parts)
+        inputs = WordInputs.from_json(fields["inputs"])
+        return cls(inputs, labels, fields["scheme"], fields["unit"], parts, fields["context"])

@@ -151,8 +151,13 @@ class WordInputs:
             self._pieces_of.update({word: ids if len(ids) else unknown for word, ids in pairs})
         return [self._pieces_of[word] for word in words]
 
-    def encode(self, words: Sequence[str]) -> dict[str, np.ndarray]:
+    def encode(
+        self, words: Sequence[str], before: Sequence[str] = (), after: Sequence[str] = ()
+    ) -> dict[str, np.ndarray]:
         """The arrays of one sentence of T words, such as words [T], for `batch`.
+
+        Args:
+          before, after: words that BERT reads before and after the sentence; those next to it, as far as there is room.
 
         Raises: ValueError when the sentence is empty or too long; the message has its length and the maximum.
         """
@@ -169,14 +174,22 @@ class WordInputs:
             parts = self.word_pieces(words)
             special = self.pieces.special
             first, last = (np.array([self.pieces.id_of(name)], np.int32) for name in (special.cls, special.sep))
-            arrays["pieces"] = np.concatenate([first, *parts, last])
-            starts = np.cumsum([1, *map(len, parts[:-1])])
+            length = 2 + sum(map(len, parts))
+            if length > self.max_pieces:
+                raise ValueError(f"a sentence of {length:,} tokens of BERT exceeds the maximum of {self.max_pieces:,}")
+            left, right = self._context(before, after, self.max_pieces - length)
+            arrays["pieces"] = np.concatenate([first, left, *parts, right, last])
+            starts = np.cumsum([1 + len(left), *map(len, parts[:-1])])
             arrays["first_pieces"] = starts.astype(np.int32)
-            if len(arrays["pieces"]) > self.max_pieces:
-                raise ValueError(
-                    f"a sentence of {len(arrays['pieces']):,} tokens of BERT exceeds the maximum of {self.max_pieces:,}"
-                )
         return arrays
+
+    def _context(self, before: Sequence[str], after: Sequence[str], room: int) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of BERT's tokens on both sides of a sentence, at most `room`."""
+        none = np.zeros(0, np.int32)
+        left, right = (np.concatenate([none, *self.word_pieces(words)]) for words in (before, after))
+        first = max(room // 2, room - len(right))
+        left = left[max(len(left) - first, 0) :]
+        return left, right[: room - len(left)]
 
     def batch(self, sentences: Sequence[dict[str, np.ndarray]], size: int, length: int) -> dict[str, np.ndarray]:
         """Encoded sentences as a batch of B rows; the last ones are padding.

@@ -166,6 +166,25 @@ def test_a_sentence_of_two_thousand_words_is_divided_also_by_tokens_of_a_bert(tm
     assert found.processor.inputs.pieces == pieces
 
 
+def test_a_bert_reads_the_neighbours_of_a_sentence_in_its_file(tmp_path):
+    pieces = WordPieceVocabulary.of_pieces([*SPECIAL, "ann", "sees", "new", "york", "old", "you"])
+    labels = {"Ann sees": ["B-PER", "O"], "Old sees": None, "You": ["O"], "York": ["B-LOC"]}
+    rows = [{"words": text.split()} | ({"labels": found} if found else {}) for text, found in labels.items()]
+    held_out = tmp_path / "held_out.jsonl"
+    held_out.write_text("\n".join(map(json.dumps, rows)))
+    config = files(tmp_path, context=2, max_pieces=8, validation=str(held_out))
+    corpus = config.load(0, pieces)
+    read = [
+        " ".join(pieces.tokens(corpus.processor.encode(one)["pieces"])) for one in corpus.split("validation").examples
+    ]
+    assert read == ["[CLS] ann sees old sees [SEP]", "[CLS] old sees you york [SEP]", "[CLS] sees you york [SEP]"]
+    scored = config.read_file(held_out, corpus.processor)
+    assert [one.before for one in scored.examples] == [(), ("Old", "sees"), ("sees", "You")]
+    assert [one.before for one in scored.unlabelled.examples] == [("Ann", "sees")]
+    alone = dataclasses.replace(config, context=0).load(0, pieces)
+    assert alone.fingerprint != corpus.fingerprint
+
+
 def test_an_earlier_run_gives_its_vocabulary_and_its_labels(tmp_path, corpus):
     again = GRAMMAR.load(3, corpus.processor)
     assert again.processor == corpus.processor
@@ -341,6 +360,7 @@ def test_data_that_cannot_be_learnt_is_refused(tmp_path, text, fields, message):
         ),
         ({"word_column": -1}, "data.word_column must be at least 0, got -1"),
         ({"max_length": 0}, "data.max_length must be at least 1, got 0"),
+        ({"context": 3}, "data.context applies only to sentences of a file; set it to 0, got 3"),
         ({"max_pieces": 2}, "data.max_pieces must be at least 3, got 2"),
     ],
 )

@@ -90,6 +90,13 @@ def test_positions_are_what_the_ledger_holds(root, page):
         lines = (root / "docs" / "results" / f"{name}.metrics.jsonl").read_text(encoding="utf-8").splitlines()
         best = max(row["bleu"] for row in map(json.loads, lines) if row["split"] == "validation")
         assert float(greedy) == pytest.approx(best, abs=0.0051)
+    said = re.findall(r"`(multi30k\S+)` has (?:means of )?(\d+\.\d+)(?: on validation)?\sand\s(\d+\.\d+)", section)
+    assert [name for name, *_ in said] == ["multi30k_transformer-sinusoidal", "multi30k_transformer"]
+    for name, *means in said:
+        for split, mean in zip(("validation", "test"), means, strict=True):
+            files = [f"{name}{seed}" for seed in ("", "-seed1", "-seed2")]
+            held = [by_search(root, file, split)["bleu", 5, 0.6]["value"] for file in files]
+            assert float(mean) == pytest.approx(np.mean(held), abs=0.0051)
 
 
 def test_birth_places_are_what_the_ledger_holds(root, page):

@@ -47,7 +47,7 @@ def with_predicted_tags(
     for sentence in sentences:
         if problem := tagger.processor.inputs.problem(sentence.words):
             raise ValueError(f"{sentence.where}: {problem}")
-    labelled = [one.labels for one in label_sentences(tagger, [sentence.words for sentence in sentences])]
+    labelled = [one.labels for one in label_sentences(tagger, [one.words for one in sentences], of_one_text=True)]
     tags = [tagger.processor.divide(labels).get("upos", labels) for labels in labelled]
     return [dataclasses.replace(one, upos=tuple(upos)) for one, upos in zip(sentences, tags, strict=True)]
 

@@ -61,6 +61,8 @@ class Tagging(Task):
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         if not isinstance(model, TaggerConfig):
             raise ValueError(f"tagging needs a TaggerConfig, got model {type(model).__name__}")
+        if getattr(data, "context", 0) and not model.bert:
+            raise ValueError("only a BERT reads data.context: set model.bert, or data.context 0")
 
     def objective(self, model: Any, corpus: Corpus | None) -> Objective:
         config = model.config

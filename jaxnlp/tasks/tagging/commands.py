@@ -141,7 +141,7 @@ class Predict(Command):
         for one in with_words:
             if problem := processor.inputs.problem(one.words):
                 raise ValueError(f"{one.where}: {problem}")
-        labelled = iter(label_sentences(trained, [one.words for one in with_words]))
+        labelled = iter(label_sentences(trained, [one.words for one in with_words], of_one_text=True))
         tagged = list[TreeSentence]()
         for one in sentences:
             tags = processor.divide(next(labelled).labels) if one.words else {}
@@ -168,7 +168,7 @@ class Predict(Command):
                 raise ValueError(f"{file}, line {sentence.lines[0]} (sentence {sentence.number}): {problem}")
         with errors_as(ValueError, f"{file}, last column"):
             scheme = trained.processor.file_scheme([[row[-1] for row in one.rows] for one in columns.sentences])
-        labelled = label_sentences(trained, words)
+        labelled = label_sentences(trained, words, of_one_text=True)
         labels = [one.labels if scheme == trained.processor.scheme else convert(one.labels, scheme) for one in labelled]
         return columns.with_column(labels, OUTSIDE if trained.processor.has_entities else "_")
 

@@ -16,7 +16,7 @@ from jaxnlp.ops.crf import Chain, crf_marginals
 from jaxnlp.ops.crf_viterbi import viterbi
 from jaxnlp.targets import of_part
 from jaxnlp.tasks import Trained
-from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
+from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor, neighbours
 from jaxnlp.typing import Array, Batch, Params
 
 
@@ -87,25 +87,31 @@ def _predict(model: Any, processor: TaggerProcessor, constrained: bool, params: 
     return labels_and_confidence(model, processor, constrained=constrained)(params, batch)
 
 
-def label_sentences(trained: Trained, sentences: Sequence[Sequence[str]]) -> list[Labelled]:
+def label_sentences(
+    trained: Trained, sentences: Sequence[Sequence[str]], *, of_one_text: bool = False
+) -> list[Labelled]:
     """The labels of sentences of words. Splits sentences that are too long, and joins their labels.
+
+    Args: of_one_text: whether the sentences follow each other, so that a model with context reads their neighbours.
 
     Raises: ValueError for a sentence without words, or a word that is too long for the BERT.
     """
     processor: TaggerProcessor = trained.processor
     parts = []
-    for index, words in enumerate(sentences):
+    around = neighbours(sentences, processor.context if of_one_text else 0)
+    for index, (words, (before, after)) in enumerate(zip(sentences, around, strict=True)):
         if not words:
             raise ValueError(f"sentence {index + 1} has no words")
-        parts += [(index, tuple(words[part])) for part in processor.inputs.parts(words)]
-    encoded = [processor.encode(TaggedSentence("", words)) for _, words in parts]
+        sentence = TaggedSentence("", tuple(words), before=before, after=after)
+        parts += [(index, sentence.part("", part)) for part in processor.inputs.parts(words)]
+    encoded = [processor.encode(part) for _, part in parts]
     lengths = list(map(processor.inputs.encoded_length, encoded))
     rows = in_batches(lengths, text_shapes(processor.inputs.longest), _labeller(trained, encoded))
     whole = [Labelled([], []) for _ in sentences]
-    for (index, words), (labels, confidence) in zip(parts, rows, strict=True):
-        whole[index].labels.extend(named(processor, labels, len(words)))
+    for (index, part), (labels, confidence) in zip(parts, rows, strict=True):
+        whole[index].labels.extend(named(processor, labels, len(part.words)))
         lowest = functools.reduce(np.minimum, by_part(confidence).values())
-        whole[index].confidence.extend(lowest[: len(words)].tolist())
+        whole[index].confidence.extend(lowest[: len(part.words)].tolist())
     return whole
 
 

@@ -1,10 +1,11 @@
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
 from jaxnlp.text.tag_schemes import LabelledSpan, labels_of
-from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
+from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor, neighbours
 from jaxnlp.text.word_inputs import WordInputs
 
 INPUTS = WordInputs.of_sentences([["Ann", "sees", "New", "York"]])
@@ -25,6 +26,26 @@ def test_batches_have_labels_and_a_mask_of_words():
     assert [ENTITIES.labels[i] for i in batch["labels"][0, :3]] == ["S-PER", "O", "S-LOC"]
     np.testing.assert_array_equal(batch["loss_mask"].sum(axis=1), [3, 1, 0])
     np.testing.assert_array_equal(batch["word_mask"], batch["loss_mask"])
+
+
+def test_neighbours_are_the_words_next_to_a_sentence_in_its_file():
+    file = [["a", "b"], ["c"], ["d", "e", "f"], ["g"]]
+    assert neighbours(file, 2) == [
+        ((), ("c", "d")),
+        (("a", "b"), ("d", "e")),
+        (("b", "c"), ("g",)),
+        (("e", "f"), ()),
+    ]
+    assert neighbours(file, 0) == [((), ())] * 4
+    assert neighbours([], 2) == []
+
+
+def test_the_words_beside_a_part_of_a_sentence_are_its_neighbours():
+    whole = TaggedSentence("1", ("a", "b", "c"), ("O", "B-PER", "O"), before=("x",), after=("y",))
+    part = whole.part("1.2", slice(1, 2))
+    assert (part.name, part.words, part.labels) == ("1.2", ("b",), ("B-PER",))
+    assert (part.before, part.after) == (("x", "a"), ("c", "y"))
+    assert TaggedSentence("1", ("a", "b")).part("1.1", slice(0, 1)).labels is None
 
 
 def test_entities_have_types_and_tags_are_types():
@@ -65,7 +86,7 @@ def test_a_file_has_the_scheme_of_its_entities_or_the_one_of_training():
 
 
 def test_processors_survive_json():
-    for processor in (ENTITIES, TAGS, PARTS):
+    for processor in (ENTITIES, TAGS, PARTS, dataclasses.replace(ENTITIES, context=3)):
         assert TaggerProcessor.from_json(json.loads(json.dumps(processor.to_json()))) == processor
     with pytest.raises(ValueError, match="scheme is missing or not of type str"):
         TaggerProcessor.from_json(TAGS.to_json() | {"scheme": 3})

@@ -35,6 +35,39 @@ def test_first_pieces_point_at_the_first_token_of_each_word():
     assert inputs.length(words) == len(tokens)
 
 
+@pytest.mark.parametrize(
+    ("max_pieces", "read"),
+    [
+        (12, "[CLS] rome see the dog ##s the dog see [SEP]"),
+        (8, "[CLS] see the dog ##s the dog [SEP]"),
+        (7, "[CLS] see the dog ##s the [SEP]"),
+        (5, "[CLS] the dog ##s [SEP]"),
+    ],
+)
+def test_a_bert_reads_the_words_next_to_a_sentence_as_far_as_there_is_room(max_pieces, read):
+    inputs = WordInputs.of_sentences(SENTENCES, pieces=PIECES, max_pieces=max_pieces)
+    words = ["the", "dogs"]
+    found, alone = inputs.encode(words, ["rome", "see"], ["the", "dog", "see"]), inputs.encode(words)
+    tokens = PIECES.tokens(found["pieces"])
+    assert tokens == read.split()
+    assert [tokens[i] for i in found["first_pieces"]] == ["the", "dog"]
+    for name in ("words", "characters"):
+        np.testing.assert_array_equal(found[name], alone[name])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "read"),
+    [
+        ([], ["see"] * 9, "[CLS] the see see see see [SEP]"),
+        (["see"] * 9, [], "[CLS] see see see see the [SEP]"),
+        (["see"] * 9, ["dog"], "[CLS] see see see the dog [SEP]"),
+    ],
+)
+def test_the_other_side_of_a_sentence_has_the_room_that_one_side_leaves(before, after, read):
+    inputs = WordInputs.of_sentences(SENTENCES, pieces=PIECES, max_pieces=7)
+    assert PIECES.tokens(inputs.encode(["the"], before, after)["pieces"]) == read.split()
+
+
 def test_batches_are_padded_with_zeros_and_rows():
     inputs = WordInputs.of_sentences(SENTENCES, pieces=PIECES, max_pieces=12)
     batch = inputs.batch([inputs.encode(words) for words in SENTENCES], 3, 8)

@@ -87,7 +87,7 @@ def test_the_column_of_the_words_is_that_of_the_training_file(trained, tmp_path,
 
 def test_a_model_of_characters_reads_a_file_with_their_positions(trained, tmp_path, monkeypatch, capsys):
     read = []
-    label = lambda trained, words: read.extend(words) or [Labelled(["O"] * len(row), []) for row in words]  # noqa: E731
+    label = lambda trained, words, of_one_text: read.extend(words) or [Labelled(["O"] * len(row), []) for row in words]  # noqa: E731
     monkeypatch.setattr("jaxnlp.tasks.tagging.commands.label_sentences", label)
     (tmp_path / "x.conll").write_text("京0\tO\n城1\tO\n")
     processor = dataclasses.replace(trained.processor, unit="characters")

@@ -3,10 +3,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from data.tagged_sentences import TaggedSentences
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.ops.crf import Chain, crf_log_likelihood
-from jaxnlp.tasks.tagging.inference import best_labels, decoding_chain, label_sentences
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.tagging import Tagging
+from jaxnlp.tasks.tagging.inference import best_labels, decoding_chain, label_sentences, labels_and_confidence
 from jaxnlp.text.tag_schemes import illegal_positions
-from jaxnlp.text.tagger_processor import TaggedSentence
+from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
+from jaxnlp.text.word_inputs import WordInputs
+from tests.jaxnlp.models.test_word_encoder import PIECES
+from tests.random_parameters import random_parameters
 
 SENTENCES = [["Anna", "visits", "New", "York", "."], ["Paris", "sleeps"], ["the", "dog"] * 50]
 
@@ -59,6 +67,42 @@ def test_only_a_constraint_forbids_labels(trained):
     assert np.isfinite(bound.transitions).any(axis=1).all()
 
 
+def test_context_needs_a_bert():
+    data = TaggedSentences(source="conll2003_ner", context=3)
+    with pytest.raises(ValueError, match="only a BERT reads data.context: set model.bert, or data.context 0"):
+        Tagging().check(TaggerConfig(), data)
+    Tagging().check(TaggerConfig(bert=True), data)
+
+
 def test_a_sentence_without_words_is_refused(trained):
     with pytest.raises(ValueError, match="sentence 2 has no words"):
         label_sentences(trained, [["a"], []])
+
+
+def test_sentences_of_one_text_are_labelled_as_in_their_file(tmp_path):
+    """A model with context reads their neighbours in both; in a list of texts each sentence is alone."""
+    inputs = WordInputs.of_sentences(SENTENCES, pieces=PIECES, max_pieces=12, max_characters=6)
+    processor = TaggerProcessor(inputs, ("O", "B-X"), "bio", context=3)
+    config = TaggerConfig(
+        bert=True,
+        encoder=BertConfig(num_layers=1, num_heads=2, width=8, max_positions=12),
+        **{"word_width": 0, "character_features": 0, "recurrent_widths": (), "crf": False},
+    )
+    model = config.build(processor)
+    params = random_parameters(model, *config.inputs(processor), spread=0.5)
+    trained = Trained(Tagging(), model, params, processor, name="mine")
+    file = tmp_path / "x.conll"
+    file.write_text("".join("".join(f"{word}\tO\n" for word in words) + "\n" for words in SENTENCES))
+    split = TaggedSentences(source="files").read_file(file, processor)
+    predicted = [label for one in label_sentences(trained, SENTENCES, of_one_text=True) for label in one.confidence]
+    scored = [0.0] * len(split.examples)
+    row, read = 0, labels_and_confidence(model, processor, constrained=True)
+    for batch in split.batches:
+        _, confidence = jax.jit(read)(params, batch)
+        for values, length in zip(confidence, batch["word_mask"].sum(axis=1), strict=True):
+            if length:
+                scored[split.rows[row]], row = values[:length], row + 1
+    np.testing.assert_allclose(predicted, np.concatenate(scored), atol=1e-5)
+    alone = label_sentences(trained, SENTENCES)
+    assert np.abs(np.subtract(predicted[:5], alone[0].confidence)).max() > 1e-3
+    np.testing.assert_array_equal(alone[0].confidence, label_sentences(trained, SENTENCES[:1])[0].confidence)
