@@ -50,10 +50,15 @@ class ComparedRun:
         """The config's fields by their full names."""
         return flat_fields(self.logged.config)
 
-    def best(self, metric: str) -> float | None:
-        """The best value of a metric; None if it was measured only on training batches, or not at all."""
-        best = self.logged.best(metric)
-        return None if best is None or best[0] == "train" else best[1]
+    def value(self, metric: str) -> float | None:
+        """A metric of the best checkpoint; None if it was measured only on training batches, or not at all."""
+        best = self.logged.best(str(self.logged.environment.get("best_metric", "loss")))
+        split = main_split(self.logged.rows, metric)
+        if best is None or split == "train":
+            return None
+        _, _, step = best
+        rows = [row for row in self.logged.rows if (row["split"], row["step"]) == (split, step)]
+        return next((row[metric] for row in rows if is_finite(row.get(metric))), None)
 
     def report(self, folder: Path) -> str | None:
         """The address of the run's report on a page in this folder; None = no report yet."""
@@ -99,12 +104,12 @@ def differing_fields(runs: Sequence[ComparedRun]) -> list[str]:
 
 
 def table_of_results(runs: Sequence[ComparedRun]) -> Table:
-    """One row for each run: its best values, training time, speed and size.
+    """One row for each run: the values of its best checkpoint, training time, speed and size.
 
     The metric that selects the best checkpoint comes first, other metrics last, because there may be many.
     """
     metrics = _compared_metrics(runs)
-    titles = [f"best {one.title}" for one in metrics]
+    titles = [one.title for one in metrics]
     header = ("run", *titles[:1], "training time", "speed", "parameters", "steps", *titles[1:])
     rows = []
     for run in runs:
@@ -113,15 +118,15 @@ def table_of_results(runs: Sequence[ComparedRun]) -> Table:
         rows.append(
             (
                 run.name,
-                *(one.best(run) for one in metrics[:1]),
+                *(one.value(run) for one in metrics[:1]),
                 ABSENT if logged.train_seconds is None else _unbroken(duration(logged.train_seconds)),
                 ABSENT if logged.speed is None else _unbroken(f"{short(logged.speed)} {logged.counted}/s"),
                 short(parameters) if is_finite(parameters) and parameters else ABSENT,
                 _steps(logged.step, logged.total_steps or 0),
-                *(one.best(run) for one in metrics[1:]),
+                *(one.value(run) for one in metrics[1:]),
             )
         )
-    return Table(header, tuple(rows))
+    return Table(header, tuple(rows), note="All values of a run are those of its best checkpoint.")
 
 
 def table_of_options(runs: Sequence[ComparedRun]) -> Table:
@@ -143,9 +148,9 @@ class _ComparedMetric(NamedTuple):
         declared = run.logged.metrics.get(self.name)
         return self.unit is None or (declared is not None and _unit(declared) == self.unit)
 
-    def best(self, run: ComparedRun) -> float | None:
-        """The best value of a run, or None if it was not measured."""
-        return run.best(self.name) if self.is_of(run) else None
+    def value(self, run: ComparedRun) -> float | None:
+        """The value of a run's best checkpoint, or None if it was not measured."""
+        return run.value(self.name) if self.is_of(run) else None
 
 
 def _compared_metrics(runs: Sequence[ComparedRun]) -> list[_ComparedMetric]:

@@ -341,7 +341,7 @@ def write_results(runs: Sequence[SweptRun], failed: Mapping[Path, str], workdir:
         row = {"run": run.folder.name, **run.values, "status": status, "step": 0, "folder": run.folder}
         if run.folder in compared:
             result = compared[run.folder]
-            row |= {f"best_{name}": result.best(name) for name in metrics} | {"step": result.logged.step}
+            row |= {f"best_{name}": result.value(name) for name in metrics} | {"step": result.logged.step}
             row["seconds"] = None if result.logged.train_seconds is None else round(result.logged.train_seconds, 1)
         table.writerow(row)
     write_file(workdir / "sweep.csv", file.getvalue().encode())

@@ -48,14 +48,26 @@ def three(tmp_path):
     ]
 
 
-def test_the_results_are_the_best_values_time_speed_and_size(three):
+def test_the_results_are_the_values_time_speed_and_size(three):
     table = table_of_results(read_runs(three))
-    assert table.header == ("run", "best loss", "training time", "speed", "parameters", "steps")
+    assert table.header == ("run", "loss", "training time", "speed", "parameters", "steps")
     assert table.rows == (
         ("one", 2.0, "2\u00a0min\u00a000\u00a0s", "51\u00a0k\u00a0tokens/s", "1.23 M", "2"),
         ("two", 1.5, "2\u00a0min\u00a000\u00a0s", "51\u00a0k\u00a0tokens/s", "1.23 M", "2"),
         ("<three>", 2.5, "1\u00a0min\u00a000\u00a0s", "51\u00a0k\u00a0tokens/s", "1.23 M", "1 of 2"),
     )
+
+
+def test_all_values_of_a_run_are_those_of_its_best_checkpoint(tmp_path):
+    folder = write_run(
+        tmp_path / "one", [3.0, 2.0, 2.5], scores=[0.1, 0.2, 0.9], metrics={"loss": LOSS, "score": SCORE}
+    )
+    (run,) = read_runs([folder])
+    assert (run.value("loss"), run.value("score")) == (2.0, 0.2)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    del rows[1]["score"]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_runs([folder])[0].value("score") is None
 
 
 def test_only_options_that_differ_have_a_column(three):
@@ -99,15 +111,15 @@ def test_values_in_different_units_have_columns_and_curves_of_their_own(tmp_path
         (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
     runs = read_runs(folders)
     table = table_of_results(runs)
-    titles = [title for title in table.header if title.startswith("best")]
+    titles = [title for title in table.header if title.startswith(("loss", "perplexity", "score"))]
     columns = {title: [row[table.header.index(title)] for row in table.rows] for title in titles}
     assert columns == {
-        "best loss (nats per token)": [2.0, None, None],
-        "best loss (squared error per text)": [None, 2.0, None],
-        "best loss (nats per character)": [None, None, 2.0],
-        "best perplexity (over tokens)": [7.0, None, None],
-        "best perplexity (over characters)": [None, None, 7.0],
-        "best score": [0.5, 0.5, 0.5],
+        "loss (nats per token)": [2.0, None, None],
+        "loss (squared error per text)": [None, 2.0, None],
+        "loss (nats per character)": [None, None, 2.0],
+        "perplexity (over tokens)": [7.0, None, None],
+        "perplexity (over characters)": [None, None, 7.0],
+        "score": [0.5, 0.5, 0.5],
     }
     drawn = {lines.y_label: [line.name for line in lines.lines] for lines in curves(runs).values()}
     assert drawn["Loss (squared error per text), lower is better"] == ["texts"]
@@ -118,7 +130,7 @@ def test_values_in_different_units_have_columns_and_curves_of_their_own(tmp_path
 def test_metrics_are_written_as_they_are_declared(tmp_path):
     metrics = {"loss": LOSS, "score": SCORE | {"title": "ScORE"}}
     folders = [write_run(tmp_path / name, [3.0], metrics=metrics, scores=[0.5]) for name in "ab"]
-    assert table_of_results(read_runs(folders)).header[-1] == "best ScORE"
+    assert table_of_results(read_runs(folders)).header[-1] == "ScORE"
     page = write_comparison(folders, tmp_path / "page.html").read_text()
     assert 'aria-label="ScORE' in page
     assert "ScORE, higher is better" in page
@@ -131,8 +143,8 @@ def test_a_metric_that_a_run_lacks_is_left_empty(tmp_path):
         write_run(tmp_path / "b", [3.0, 2.5], metrics={"loss": LOSS, "score": SCORE}, scores=[0.7, 0.4]),
     ]
     table = table_of_results(read_runs(folders))
-    assert (table.header[1], table.header[-1]) == ("best loss", "best score")
-    assert [(row[1], row[-1]) for row in table.rows] == [(2.0, None), (2.5, 0.7)]
+    assert (table.header[1], table.header[-1]) == ("loss", "score")
+    assert [(row[1], row[-1]) for row in table.rows] == [(2.0, None), (2.5, 0.4)]
 
 
 def test_values_of_training_batches_are_no_results(tmp_path):

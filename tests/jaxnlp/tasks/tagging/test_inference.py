@@ -69,7 +69,7 @@ def test_only_a_constraint_forbids_labels(trained):
 
 def test_context_needs_a_bert():
     data = TaggedSentences(source="conll2003_ner", context=3)
-    with pytest.raises(ValueError, match="only a BERT reads data.context: set model.bert, or data.context 0"):
+    with pytest.raises(ValueError, match=r"only a BERT reads data.context: set model.bert, or data.context 0"):
         Tagging().check(TaggerConfig(), data)
     Tagging().check(TaggerConfig(bert=True), data)
 
