@@ -264,13 +264,21 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
 
 def _questions(text: str, file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The place of each question in the file, for messages, and its fields. In SQuAD's format, it is a number."""
-    number = itertools.count(1)
-    for line, value in json_objects(text, file):
+    number, last = itertools.count(1), 0
+    for index, (line, value) in enumerate(json_objects(text, file), 1):
         if isinstance(value, dict) and "data" in value:
             found = ((f"question {next(number)}", row) for row in _of_articles(value, f"{file}, line {line}"))
         else:
-            found = ((f"line {line}", row) for row in [value])
+            place = f"line {line}" if line > last else f"line {line}, question {index}"
+            found = iter([(place, value)])
+        last = line
         for place, row in found:
+            nested = [name for name in ("paragraphs", "qas") if isinstance(row, dict) and name in row]
+            if nested and "question" not in row:
+                raise DataError(
+                    f"{file}, {place}: expected a question, got {nested[0]}; SQuAD's format is "
+                    '{"data": [{"paragraphs": [{"context": "...", "qas": [...]}]}]}'
+                )
             if not isinstance(row, dict):
                 raise DataError(f"{file}, {place}: expected a question as a JSON object, got {json.dumps(row)[:40]}")
             yield place, row

@@ -173,6 +173,9 @@ def test_a_blank_context_is_skipped_although_its_answer_cannot_occur(tmp_path, c
         ([{"context": CONTEXT}], "expected question as a text"),
         ([row(), row(id="2", answers=None)], "expected answers, got none; write \\[\\]"),
         ([row(answers=None), row(id="2")], "it has answers, but the questions before it do not"),
+        ([{"paragraphs": []}], 'line 2: expected a question, got paragraphs; .* format is {"data": \\[{"paragraphs"'),
+        ({"data": [{"context": CONTEXT, "qas": []}]}, "question 1: expected a question, got qas; SQuAD's format"),
+        (json.dumps([row(), row()]), "line 1, question 2: its id '1' is that of line 1"),
         ([row(id="2"), row(id=None)], "line 13: it has no id, and its number '2' is that of line 2"),
         (
             json.dumps(SQUAD) + "\n" + json.dumps({"data": [row(id="2", answers=[answer("Oslo")])]}),
