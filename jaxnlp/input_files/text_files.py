@@ -11,7 +11,7 @@ from pathlib import Path
 from jaxnlp.corpus import DataError
 from jaxnlp.input_files.web_addresses import absence
 
-_SEEN = re.compile("[^\\s\\0\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff]")
+SEEN = re.compile("[^\\s\\0\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff]")
 """All characters but white space, NUL, soft hyphens, characters without a width, marks of direction and variants."""
 UTF_8 = "utf-8"
 _GZIP = b"\x1f\x8b"
@@ -206,7 +206,7 @@ def probable_encoding(raw: bytes) -> str | None:
 
 def is_blank(text: str) -> bool:
     """Whether a reader sees nothing of a text: it is empty, or has only white space and signs that are not seen."""
-    return _SEEN.search(text) is None
+    return SEEN.search(text) is None
 
 
 def has_surrogate(text: str) -> bool:

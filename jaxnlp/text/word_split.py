@@ -10,7 +10,7 @@ The rule of the unit "words", from the first choice to the last:
 - An elided word keeps its apostrophe and is a word of its own, as in French and Italian: l' eau, dell' acqua.
 - Letters, digits and underscores in a row are one word, with hyphens and apostrophes between them: Ann-Marie, O'Brien.
 - Two or more full stops, or hyphens, in a row are one word.
-- Each other character that is not white space is one word.
+- Each other character that is seen is one word.
 
 Combining marks, such as accents and the vowel signs of Hindi and Thai, belong to the character before them. So do
 joiners: an emoji of several characters, such as a family or a flag, is one word. The rule does not know the words of
@@ -24,7 +24,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from jaxnlp.input_files.text_files import is_blank
+from jaxnlp.input_files.text_files import SEEN, is_blank
 
 Unit = Literal["words", "characters"]
 """Units of a sentence: words, or single characters, as in Chinese."""
@@ -46,7 +46,7 @@ class PlacedWord(NamedTuple):
 
 
 def split_words(text: str, unit: Unit = "words") -> list[PlacedWord]:
-    """The words of a text with their positions, without white space.
+    """The words of a text with their positions. White space and signs that are not seen, see `SEEN`, are no words.
 
     Args:
       text: the text.
@@ -55,7 +55,7 @@ def split_words(text: str, unit: Unit = "words") -> list[PlacedWord]:
     >>> [word for word, _, _ in split_words("The U.N. doesn't meet Ann-Marie's team.")]
     ['The', 'U.N.', 'does', "n't", 'meet', 'Ann-Marie', "'s", 'team', '.']
     """
-    pattern = _words() if unit == "words" else re.compile(r"\S")
+    pattern = _words() if unit == "words" else SEEN
     return [PlacedWord(match.group(), *match.span()) for match in pattern.finditer(text)]
 
 
@@ -89,7 +89,7 @@ def _words() -> re.Pattern[str]:
         rf"(?:{character})+(?:{inside}(?:{character})+)*",
         r"[\U0001f1e6-\U0001f1ff]{2}",  # a flag
         r"\.{2,}|-{2,}",
-        rf"\S{modifiers}(?:\u200d[^\w\s]{modifiers})*",
+        rf"{SEEN.pattern}{modifiers}(?:\u200d[^\w\s]{modifiers})*",
     )
     return re.compile("|".join(choices), re.IGNORECASE)
 

@@ -65,6 +65,14 @@ def test_places_are_those_of_the_text_and_only_white_space_is_left_out():
     assert all(text[start:stop] == word for word, start, stop in characters)
 
 
+@pytest.mark.parametrize("sign", ["\0", "\u00ad", "\u200b", "\u2060", "\ufe0f", "\ufeff"])
+def test_signs_that_are_not_seen_are_no_words(sign):
+    for text in (sign, f" {sign} {sign}\n"):
+        assert split_words(text) == split_words(text, "characters") == []
+    assert split_words(f"Ann {sign} , {sign}") == [("Ann", 0, 3), (",", 6, 7)]
+    assert split_words(f"\u4eac{sign}", "characters") == [("\u4eac", 0, 1)]
+
+
 def test_words_of_a_list_have_their_indices_as_positions():
     assert placed_words("New York", "words") == split_words("New York")
     assert placed_words("京", "characters") == [("京", 0, 1)]

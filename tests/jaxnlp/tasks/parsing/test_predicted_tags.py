@@ -133,7 +133,7 @@ def test_texts_are_parsed_with_the_tags_of_a_tagger(run, parser, tmp_path, capsy
 @pytest.mark.usefixtures("tagger_is_found")
 def test_a_blank_line_of_a_file_is_a_sentence_without_words(run, tmp_path, capsys):
     path, out, svg = (tmp_path / name for name in ("texts.txt", "out.conllu", "out.svg"))
-    path.write_text("Anna sleeps.\n\nThe dog sleeps.\n")
+    path.write_text("Anna sleeps.\n\u200b\nThe dog sleeps.\n")
     options = ["--file", str(path), "--out", str(out), "--svg", str(svg), "--tagger", "TAGGER"]
     assert jaxnlp_main(["parse", str(run), *options, "--json"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -98,7 +98,7 @@ def test_a_model_of_characters_reads_a_file_with_their_positions(trained, tmp_pa
 
 def test_a_blank_line_of_a_file_is_a_text_without_entities(run, tmp_path, capsys):
     path, page = tmp_path / "texts.txt", tmp_path / "page.html"
-    path.write_text(f"{TEXT}\n \n{TEXT}\n")
+    path.write_text(f"{TEXT}\n \u200b\n{TEXT}\n")
     assert main(["predict", str(run), "--file", str(path), "--json"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [len(one["entities"]) for one in found] == [2, 0, 2]
