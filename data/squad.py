@@ -22,7 +22,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from data.readers.file_options import SplitFiles
 from data.readers.held_out import hold_out
 from data.readers.repeated import repeated_notes
 from jaxnlp.config import BatchSize, Count, Natural, UserPath, Within
+from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.json_objects import json_objects
 from jaxnlp.input_files.text_files import has_surrogate, read_text_file, warn_of_skipped
 from jaxnlp.text.blank_texts import is_blank
@@ -107,7 +108,8 @@ class QuestionContexts(SplitFiles):
 
         Raises: FileNotFoundError, DataError.
         """
-        questions = self._invented() if self.source == "invented_people" else self._read()
+        files = self._invented() if self.source == "invented_people" else self._read()
+        questions = {split: one.questions for split, one in files.items()}
         vocabulary = self._vocabulary(questions["train"], processor)
         processor = QuestionProcessor(vocabulary, self.max_length, self.overlap)
         splits = self._splits(questions, processor)
@@ -119,7 +121,7 @@ class QuestionContexts(SplitFiles):
         repeated = repeated_notes("questions", [(one.question, one.context) for one in train], texts)
         return Corpus(
             train=iterable(buckets.endless(shuffled_windows, self.batch_size, seed=seed + 1)),
-            splits={split: self._split(rows, *splits[split]) for split, rows in questions.items()},
+            splits={split: self._split(files[split], *splits[split]) for split in questions},
             processor=processor,
             description="\n".join(
                 [f"questions: {counts}; training windows: {len(windows):,}; {vocabulary.size:,} tokens", *repeated]
@@ -131,30 +133,29 @@ class QuestionContexts(SplitFiles):
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        questions = read_questions(path, self.encoding)
-        return self._split(
-            questions, *self._splits({"": questions}, require_processor(processor, QuestionProcessor))[""]
-        )
+        file = read_questions(path, self.encoding)
+        splits = self._splits({"": file.questions}, require_processor(processor, QuestionProcessor))
+        return self._split(file, *splits[""])
 
-    def _read(self) -> dict[str, list[ContextQuestion]]:
+    def _read(self) -> dict[str, "QuestionFile"]:
         paths = self.given_files()
-        questions = {
+        files = {
             split: read_questions(path, self.encoding, answered=None if split == "test" else True)
             for split, path in paths.items()
         }
         if self.validation is None:
-            train = questions["train"]
+            train = files["train"].questions
             contexts = list(dict.fromkeys(one.context for one in train))
             held_out = set(hold_out(contexts, str(paths["train"]), "contexts")[1])
             for split, held in (("train", False), ("validation", True)):
-                questions[split] = [one for one in train if (one.context in held_out) == held]
-        return questions
+                files[split] = _file_of([one for one in train if (one.context in held_out) == held])
+        return files
 
-    def _invented(self) -> dict[str, list[ContextQuestion]]:
+    def _invented(self) -> dict[str, "QuestionFile"]:
         people = invent(0, train=self.people, dev=-(-self.people // 5))
         return {
-            "train": about_people(people, "train", seed=0),
-            "validation": about_people(people, "validation", seed=1),
+            "train": _file_of(about_people(people, "train", seed=0)),
+            "validation": _file_of(about_people(people, "validation", seed=1)),
         }
 
     def _vocabulary(self, train: Sequence[ContextQuestion], given: Any) -> EncoderVocabulary:
@@ -177,12 +178,14 @@ class QuestionContexts(SplitFiles):
         }
 
     def _split(
-        self, questions: Sequence[ContextQuestion], windows: Sequence[ContextWindow], buckets: Buckets[ContextWindow]
+        self, file: "QuestionFile", windows: Sequence[ContextWindow], buckets: Buckets[ContextWindow]
     ) -> Split[ContextQuestion]:
         """One pass over the windows; `rows` has the index of each one's window."""
         batches, rows = buckets.one_pass(windows, self.evaluation_batch_size)
-        scored = all(one.answers is not None for one in questions)
-        return Split(batches, examples=tuple(questions), rows=rows, scored=scored)
+        scored = all(one.answers is not None for one in file.questions)
+        places = {name: index for index, name in enumerate(file.names)}
+        source = SourceRows([places[one.name] for one in file.questions], file.names)
+        return Split(batches, examples=tuple(file.questions), rows=rows, source=source, scored=scored)
 
 
 def _length(window: ContextWindow) -> int:
@@ -201,11 +204,22 @@ def _padded(
     return processor.batch(windows, size, length) | {"span": span}
 
 
+class QuestionFile(NamedTuple):
+    """The questions of a file that are not blank, and the ids of all."""
+
+    questions: list[ContextQuestion]
+    names: Sequence[str]
+
+
+def _file_of(questions: list[ContextQuestion]) -> QuestionFile:
+    return QuestionFile(questions, [one.name for one in questions])
+
+
 class _AbsentAnswerError(DataError):
     """An answer does not occur in its context."""
 
 
-def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None = None) -> list[ContextQuestion]:
+def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None = None) -> QuestionFile:
     """Reads a file of questions; those with a blank question or context are skipped with a warning.
 
     Another warning counts questions with an uncertain position of the answer: it is not there, or it is not given, and
@@ -259,7 +273,7 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
         )
     if not questions:
         raise DataError(f"{path}: expected questions in SQuAD's format, or as JSON lines, got none")
-    return questions
+    return QuestionFile(questions, [*names])
 
 
 def _questions(text: str, file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -25,6 +25,8 @@ Row = tuple[str, ...]
 
 CHUNK = 1024
 """Number of rows to read and answer at once."""
+_CONLLU_COLUMNS = 10
+_ONE_A_LINE = "this file is read as one text a line"
 
 
 class TextColumns(NamedTuple):
@@ -181,6 +183,9 @@ def _rows_of_file(file: Path, columns: TextColumns, *, given: bool, count: int |
     number = 0
     found: dict[str, list[int]] = {character: [] for character in _IN_TEXTS}
     for number, row in enumerate(_rows_of_lines(file, columns, given=given, count=count), 1):
+        if number == 1 and columns.texts and isinstance(_json_of("\t".join(row)), dict | str):
+            what = "JSON, which is read as a text; give JSON in a file with a name in .jsonl or .json"
+            print(f"note: {name_of(file)}, line 1: {what}", file=sys.stderr)
         for character, lines in found.items():
             if any(character in text for text in row):
                 lines.append(number)
@@ -224,27 +229,43 @@ def _refuse_table(header: tuple[str, list[str]], line: str, name: str) -> None:
     delimiter, names = header
     if delimiter in line or line.startswith('"'):  # or a field of several lines begins
         raise ValueError(
-            f"{name}, line 1: the names of columns between {between(delimiter)}, {', '.join(names)}; this file is "
-            "read as one text a line: give the table in a file with a name in .tsv or .csv"
+            f"{name}, line 1: the names of columns between {between(delimiter)}, {', '.join(names)}; {_ONE_A_LINE}: "
+            "give the table in a file with a name in .tsv or .csv"
         )
 
 
-def _begins_json(first: str, second: str, column: str) -> bool:
-    """Whether two lines begin JSON objects with a name, or a list of objects over several lines."""
-    if first.strip() == "[":
-        return second.lstrip().startswith("{")
+def _refuse_json(first: str, line: str, name: str, column: str) -> None:
+    """Raises ValueError when the first line begins JSON objects with this name, or a list of objects below it."""
+    row = _json_of(first)
+    if (isinstance(row, dict) and column in row) or (first.strip() == "[" and line.lstrip().startswith("{")):
+        raise ValueError(
+            f"{name}, line 1: JSON; {_ONE_A_LINE}: give the objects in a file with a name in .jsonl or .json"
+        )
+
+
+def _refuse_conllu(line: str, where: str) -> None:
+    """Raises ValueError for a word of CoNLL-U."""
+    cells = line.split("\t")
+    if len(cells) == _CONLLU_COLUMNS and cells[0].isdecimal():
+        raise ValueError(
+            f"{where}: CoNLL-U; {_ONE_A_LINE}: jaxnlp parse reads CoNLL-U with --conllu, and jaxnlp predict of a "
+            "tagger with --conllu or --conll"
+        )
+
+
+def _json_of(line: str) -> Any:
+    """The JSON object of a line, or the first element of its list; None for all else."""
     try:
-        value = json.loads(first)
+        value = json.loads(line) if line.lstrip()[:1] in ("{", "[") else None
     except (ValueError, RecursionError):
-        return False
-    row = value[0] if isinstance(value, list) and value else value
-    return isinstance(row, dict) and column in row
+        return None
+    return value[0] if isinstance(value, list) and value else value
 
 
 def _rows_of_lines(file: Path, columns: TextColumns, *, given: bool, count: int | None) -> Iterator[Row]:
     encoding = columns.dialect.encoding
     source = _opened(file, given, encoding)
-    header, held, first = None, list[Row](), ""
+    header, held, first, begins = None, list[Row](), "", True
     with source if str(file) != "-" else nullcontext():
         # Bytes split only at line feeds; str.splitlines() would also split at other characters.
         for number, line in enumerate(source, 1):
@@ -261,11 +282,11 @@ def _rows_of_lines(file: Path, columns: TextColumns, *, given: bool, count: int 
                         known = whole.read()
                 raise ValueError(bad_byte(known, known.index(line) + wrong, where, option=str(file) != "-"))
             first = text if number == 1 else first
-            if number <= 2 and columns.texts and _begins_json(first, text, columns.texts[0]):
-                raise ValueError(
-                    f"{name_of(file)}, line 1: JSON; this file is read as one text a line: give the objects in a file "
-                    "with a name in .jsonl or .json"
-                )
+            if number <= 2 and columns.texts:
+                _refuse_json(first, text, name_of(file), columns.texts[0])
+            if begins and columns.texts:
+                _refuse_conllu(text, where)
+                begins = text.startswith("#")  # a comment
             if header is not None and text.strip():
                 _refuse_table(header, text, name_of(file))
                 yield from held

@@ -52,14 +52,14 @@ SQUAD = {"data": [{"title": "Ann", "paragraphs": [{"context": CONTEXT, "qas": [r
     ids=lambda value: value if isinstance(value, str) and "." in value and len(value) < 20 else "",
 )
 def test_all_formats_give_the_same_question(tmp_path, content, name):
-    (question,) = read_questions(written(tmp_path, content, name))
+    (question,) = read_questions(written(tmp_path, content, name)).questions
     assert (question.name, question.question, question.context) == ("1", "Where?", CONTEXT)
     assert question.answers == (AnswerSpan(16, 20, "Lima"),)
 
 
 def test_an_answer_is_where_the_file_says_or_the_nearest_place(tmp_path):
     answers = [answer(start=start) for start in (16, 20, 22, 0, -1, 99)]
-    (question,) = read_questions(written(tmp_path, [row(answers=answers)]))
+    (question,) = read_questions(written(tmp_path, [row(answers=answers)])).questions
     assert [span.start for span in question.answers] == [16, 22, 22, 16, 16, 22]
 
 
@@ -74,7 +74,7 @@ def test_positions_count_characters_code_units_or_bytes_and_a_line_break_of_two_
 ):
     place = FAR.index("Lima")
     start = len(FAR[:place].replace("\r\n", line_end).encode(encoding)) // size
-    (question,) = read_questions(written(tmp_path, [row(context=FAR, answers=[answer(start=start)])]))
+    (question,) = read_questions(written(tmp_path, [row(context=FAR, answers=[answer(start=start)])])).questions
     assert question.answers == (AnswerSpan(place, place + 4, "Lima"),)
     assert caplog.text == ""
 
@@ -99,7 +99,7 @@ def test_answers_whose_place_is_not_certain_are_counted(tmp_path, caplog, given,
 )
 def test_an_answer_without_a_position_is_no_part_of_a_longer_word(tmp_path, caplog, context, text, start, certain):
     fields = {"id": "1", "question": "Who?", "context": context, "answer": text}
-    (question,) = read_questions(written(tmp_path, [fields]))
+    (question,) = read_questions(written(tmp_path, [fields])).questions
     assert question.answers == (AnswerSpan(start, start + len(text), text),)
     assert ("not certain in 1 of 1 questions" in caplog.text) != certain
 
@@ -115,7 +115,7 @@ def test_an_answer_without_a_position_is_no_part_of_a_longer_word(tmp_path, capl
 )
 def test_a_position_may_stand_beside_its_answer(tmp_path, caplog, fields):
     rows = [{key: value for key, value in row().items() if key != "answers"} | fields]
-    (question,) = read_questions(written(tmp_path, rows))
+    (question,) = read_questions(written(tmp_path, rows)).questions
     assert question.answers == (AnswerSpan(22, 26, "Lima"),)
     assert caplog.text == ""
 
@@ -127,13 +127,14 @@ def test_no_answer_and_an_unknown_answer_differ(tmp_path):
         row(id="3", answers={"text": [], "answer_start": []}),
         row(id="4", answers=None, answer="", is_impossible=True),
     ]
-    assert [one.answers for one in read_questions(written(tmp_path, rows))] == [()] * 4
-    assert read_questions(written(tmp_path, [row(answers=None)]))[0].answers is None
+    assert [one.answers for one in read_questions(written(tmp_path, rows)).questions] == [()] * 4
+    assert read_questions(written(tmp_path, [row(answers=None)])).questions[0].answers is None
 
 
 def test_questions_without_an_id_are_numbered_and_blank_ones_are_skipped_and_counted(tmp_path, caplog):
     rows = [{key: value for key, value in row(question=text).items() if key != "id"} for text in ("One?", " ", "Two?")]
-    found = read_questions(written(tmp_path, "".join(json.dumps(one) + "\n" for one in rows)))
+    found, names = read_questions(written(tmp_path, "".join(json.dumps(one) + "\n" for one in rows)))
+    assert names == ["1", "2", "3"]
     assert [(one.name, one.question) for one in found] == [("1", "One?"), ("3", "Two?")]
     assert "skipped: 1 of 3, the first in line 2" in caplog.text
 
@@ -145,7 +146,7 @@ def test_a_blank_question_of_a_file_in_one_line_is_named_by_its_number(tmp_path,
 
 
 def test_a_blank_context_is_skipped_although_its_answer_cannot_occur(tmp_path, caplog):
-    found = read_questions(written(tmp_path, [row(), row(id="2", context=" ")]))
+    found, _ = read_questions(written(tmp_path, [row(), row(id="2", context=" ")]))
     assert [one.name for one in found] == ["1"]
     assert "skipped: 1" in caplog.text
 

@@ -24,7 +24,7 @@ def test_the_formats_of_the_page_are_read_as_the_same_question(page, tmp_path):
     for content in contents:
         path = tmp_path / "questions.json"
         path.write_text(content)
-        (question,) = read_questions(path)
+        (question,) = read_questions(path).questions
         expected = ContextQuestion("1", "Where is Ann?", "Ann is in Rome.", (AnswerSpan(10, 14, "Rome"),))
         assert question == expected
 

@@ -44,9 +44,13 @@ class Validation(Evaluator):
         questions: Sequence[ContextQuestion] = scoring.split.examples
         candidates = _candidates(scoring)
         answers = [one.ranked(threshold)[0] for one in candidates]
+        split = scoring.split
+        texts = split.in_rows([answer.text for answer in answers], "")  # of blank questions, too
+        margins = split.in_rows([one.margin for one in candidates], 0.0)
+        names = [one.name for one in questions] if split.source is None else split.source.names
         files = {
-            "predictions.json": {q.name: answer.text for q, answer in zip(questions, answers, strict=True)},
-            "no_answer_scores.json": {q.name: one.margin for q, one in zip(questions, candidates, strict=True)},
+            "predictions.json": dict(zip(names, texts, strict=True)),
+            "no_answer_scores.json": dict(zip(names, margins, strict=True)),
         }
         predictions = {name: json.dumps(held, ensure_ascii=False, indent=1) + "\n" for name, held in files.items()}
         sections = [_contexts(questions, answers)]

@@ -184,6 +184,31 @@ def test_json_whose_name_is_not_that_of_a_table_is_not_read_as_texts(tmp_path, o
         assert rows(tmp_path / "x.txt") == [(text,) for text in texts]
 
 
+@pytest.mark.parametrize("line", ['{"sentence": "a"}', '[{"review": "a"}]', '["a", "b"]'])
+def test_other_json_is_read_as_a_text_with_a_note(tmp_path, on_standard_input, capsys, line):
+    (tmp_path / "x.txt").write_text(f"{line}\nb\n")
+    assert rows(tmp_path / "x.txt") == [(line,), ("b",)]
+    note = "line 1: JSON, which is read as a text; give JSON in a file with a name in .jsonl or .json\n"
+    assert capsys.readouterr().err == f"note: {tmp_path / 'x.txt'}, {note}"
+    on_standard_input(line.encode())
+    assert rows() == [(line,)]
+    assert capsys.readouterr().err == f"note: standard input, {note}"
+
+
+@pytest.mark.parametrize("comments", [0, 2])
+def test_conllu_is_not_read_as_texts(tmp_path, on_standard_input, comments):
+    word = "\t".join(["1", "Ann", *"_______", "_"])
+    content = "# a\n" * comments + f"{word}\n\n"
+    (tmp_path / "x.conllu").write_text(content)
+    with pytest.raises(ValueError, match=rf"x\.conllu, line {comments + 1}: CoNLL-U; .* --conllu or --conll$"):
+        rows(tmp_path / "x.conllu")
+    on_standard_input(content.encode())
+    with pytest.raises(ValueError, match=f"standard input, line {comments + 1}: CoNLL-U; "):
+        rows()
+    (tmp_path / "x.txt").write_text(f"a text\n{word}\n")
+    assert rows(tmp_path / "x.txt", count=1) == [("a text",), (word,)]
+
+
 @pytest.mark.parametrize("first", ["text\tgood", "text, image and sound"])
 @pytest.mark.parametrize("more", [[], ["", "another text"], [""]])
 def test_a_first_line_like_a_header_is_a_text_if_no_row_of_a_table_follows(tmp_path, first, more):

@@ -57,9 +57,12 @@ def test_the_best_threshold_gives_the_best_f1(run, squad, capsys):
 
 def test_a_file_without_answers_has_predictions_and_no_scores(run, squad, tmp_path, capsys):
     path, out = tmp_path / "asked.jsonl", tmp_path / "out"
-    path.write_text(json.dumps({"question": "Where was Marina Dovsen born?", "context": PEOPLE}) + "\n")
+    asked = [("Where was Marina Dovsen born?", PEOPLE), (" ", PEOPLE), ("Where was Alanna Moretti born?", " ")]
+    path.write_text("".join(json.dumps({"question": one, "context": context}) + "\n" for one, context in asked))
     assert main(["evaluate", str(run), "--file", str(path), "--predictions", str(out)]) == 0
     assert "f1" not in capsys.readouterr().out
-    assert json.loads(next(out.rglob("*predictions.json")).read_text()).keys() == {"1"}
+    answers = json.loads(next(out.rglob("*predictions.json")).read_text())
+    assert answers == {"1": answers["1"], "2": "", "3": ""}
+    assert json.loads(next(out.rglob("*no_answer_scores.json")).read_text()).keys() == answers.keys()
     assert main(["evaluate", str(run), "threshold", "--file", str(path)]) == 2
     assert "needs questions with an answer, and questions without one" in capsys.readouterr().err
