@@ -281,10 +281,10 @@ def _questions(text: str, file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     number, last = itertools.count(1), 0
     for index, (line, value) in enumerate(json_objects(text, file), 1):
         if isinstance(value, dict) and "data" in value:
-            found = ((f"question {next(number)}", row) for row in _of_articles(value, f"{file}, line {line}"))
+            rows = _of_articles(value, f"{file}, line {line}")
+            found: Iterator[tuple[str, Any]] = ((f"question {next(number)}", row) for row in rows)
         else:
-            place = f"line {line}" if line > last else f"line {line}, question {index}"
-            found = iter([(place, value)])
+            found = iter([(f"line {line}" if line > last else f"line {line}, question {index}", value)])
         last = line
         for place, row in found:
             nested = [name for name in ("paragraphs", "qas") if isinstance(row, dict) and name in row]
