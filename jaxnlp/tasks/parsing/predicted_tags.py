@@ -34,7 +34,7 @@ def require_tagger(tagger: Any, processor: ParserProcessor) -> None:
 def with_predicted_tags(
     tagger: Trained, sentences: Sequence[TreeSentence], processor: ParserProcessor
 ) -> list[TreeSentence]:
-    """The sentences with the Universal POS tags that a tagger predicts.
+    """The sentences with the Universal POS tags that a tagger predicts, for each sentence alone.
 
     Args:
       tagger: the trained tagger.
@@ -47,7 +47,7 @@ def with_predicted_tags(
     for sentence in sentences:
         if problem := tagger.processor.inputs.problem(sentence.words):
             raise ValueError(f"{sentence.where}: {problem}")
-    labelled = [one.labels for one in label_sentences(tagger, [one.words for one in sentences], of_one_text=True)]
+    labelled = [one.labels for one in label_sentences(tagger, [one.words for one in sentences])]
     tags = [tagger.processor.divide(labels).get("upos", labels) for labels in labelled]
     return [dataclasses.replace(one, upos=tuple(upos)) for one, upos in zip(sentences, tags, strict=True)]
 
