@@ -16,7 +16,8 @@ from data import DataError
 from data.readers.missing_values import warn_of_missing
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.delimited import Record, repeated_headers
-from jaxnlp.input_files.tables import warn_of_tables
+from jaxnlp.input_files.json_objects import is_json
+from jaxnlp.input_files.tables import is_table, warn_of_tables
 from jaxnlp.input_files.text_files import UTF_8, is_blank, read_text_file, warn_of_skipped
 from jaxnlp.text.translation import SentencePair
 
@@ -93,12 +94,21 @@ def read_pairs(
 
 
 def read_pairs_or_sources(paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8) -> ReadPairs:
-    """The pairs of files, as `read_pairs`; if it is one file without a tab, all its lines are only sources."""
+    """The pairs of files, as `read_pairs`; if it is one file without a tab, all its lines are only sources.
+
+    Raises: as `read_pairs`; DataError for one file that is a table or JSON and has no tab.
+    """
     if len(paths) > 2:
         raise DataError(f"give one file, or one of sources and one of targets, got {', '.join(map(str, paths))}")
     lines = _lines(paths[0], encoding)
     if len(paths) == 2 or any("\t" in line for line in lines):
         return read_pairs(paths, reverse=reverse, encoding=encoding, fate="not scored")
+    has_commas = is_table(paths[0]) and ".tsv" not in paths[0].suffixes
+    if has_commas or is_json("\n".join(lines)):
+        raise DataError(
+            f"{paths[0]}: a table or JSON without tabs; expected two sentences with a tab between them in each line, "
+            "or one sentence to translate: convert it, and give the file a name in .txt"
+        )
     return _pairs(paths[0], [(_stripped(line), None) for line in lines])
 
 

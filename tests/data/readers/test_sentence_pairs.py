@@ -260,3 +260,20 @@ def test_two_tables_that_are_read_as_lines_are_reported(tmp_path, caplog):
         path.write_text('text\n"one, two"\n')
     assert read_pairs(paths)[0][1] == SentencePair('"one, two"', '"one, two"')
     assert [message.split(":")[0] for message in caplog.messages] == [str(paths[0])]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.csv", '"cat","tac"\n"dog, x","god"\n'),
+        ("x.jsonl", '{"source": "cat", "target": "tac"}\n'),
+        ("x.txt", '{"source": "cat", "target": "tac"}\n{"source": "dog", "target": "god"}\n'),
+        ("x.txt", '[{"source": "cat"}]\n'),
+    ],
+)
+def test_a_table_or_json_without_tabs_is_not_read_as_sources(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=rf"{name}: a table or JSON without tabs; expected two sentences with a tab"):
+        read_pairs_or_sources([tmp_path / name])
+    (tmp_path / "x.tsv").write_text("cat\ndog, x\n")
+    assert [pair.source for pair in read_pairs_or_sources([tmp_path / "x.tsv"])[0]] == ["cat", "dog, x"]
