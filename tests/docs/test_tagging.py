@@ -75,6 +75,14 @@ def test_means_are_those_of_the_seeds_in_the_ledger(table, assert_means):
     assert_means([row for row in table("tagging.md", r"[\w-]+") if row[1] in ("f1", "accuracy")])
 
 
+def test_the_score_with_neighbours_is_that_of_the_ledger(page, entries):
+    shown, alone = re.search(
+        r"24` has an F1 of ([\d.]+)\s\(`conll_tagger-context`\), where .* has ([\d.]+)\.", page
+    ).groups()
+    for name, value in (("conll_tagger-context", shown), ("conll_tagger", alone)):
+        assert float(value) == pytest.approx(entries(name)["f1", "validation"]["value"], abs=0.00051)
+
+
 def test_all_kinds_of_tags_have_the_shares_of_three_seeds(page, entries):
     text = " ".join(page.split())
     shown = re.search(
