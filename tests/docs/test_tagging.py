@@ -81,6 +81,8 @@ def test_the_score_with_neighbours_is_that_of_the_ledger(page, entries):
     ).groups()
     for name, value in (("conll_tagger-context", shown), ("conll_tagger", alone)):
         assert float(value) == pytest.approx(entries(name)["f1", "validation"]["value"], abs=0.00051)
+    seconds = entries("conll_tagger-context")["f1", "validation"]["train_seconds"]
+    assert f"Training took {seconds / 60:.0f} minutes" in page
 
 
 def test_all_kinds_of_tags_have_the_shares_of_three_seeds(page, entries):
