@@ -47,6 +47,7 @@ MODULES = (
     "rewrite",
     "first_answer",
     "parse",
+    "parse_graph",
     "at_once",
 )
 

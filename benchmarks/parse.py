@@ -5,13 +5,15 @@ and a PyTorch model predicts legal transitions for a batch of them.
 """
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.case import Case, Step
+from benchmarks.case import OURS, Case, Step
 from configs import ud_parser
 from data.small_grammar import grammar_sentences
 from jaxnlp.models.feed_forward_parser import FeedForwardParserConfig
+from jaxnlp.models.graph_parser import GraphParserConfig
 from jaxnlp.text.conllu import TreeSentence, sentence_of
 from jaxnlp.text.parser_processor import ParserProcessor
 from jaxnlp.text.transitions import ABSENT, LABELLED, Configuration, System, kinds_of_transitions
@@ -43,15 +45,20 @@ def config() -> FeedForwardParserConfig:
 
 
 def ours() -> Step:
+    return parser(config(), processor())
+
+
+def parser(config: FeedForwardParserConfig | GraphParserConfig, reader: ParserProcessor) -> Step:
+    """`jaxnlp parse` of the sentences with a random model."""
     import jax
 
     from jaxnlp.tasks import Trained
     from jaxnlp.tasks.parsing import Parsing
     from jaxnlp.tasks.parsing.parser import SentenceParser
 
-    model, shapes = config().build(processor()), config().inputs(processor())
+    model, shapes = config.build(reader), config.inputs(reader)
     params = model.init(jax.random.key(0), *(np.zeros(x.shape, x.dtype) for x in shapes))["params"]
-    parse = SentenceParser(Trained(Parsing(), model, params, processor()))
+    parse = SentenceParser(Trained(Parsing(), model, params, reader))
     return lambda: parse(sentences())
 
 
@@ -102,10 +109,15 @@ def _of_nodes(ids: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     return np.where(nodes > 0, ids[np.maximum(nodes, 1) - 1], np.where(nodes == 0, -1, 0))
 
 
-def cases() -> list[Case]:
+def case(name: str, ours: Callable[[], Step], theirs: Callable[..., Step]) -> Case:
+    """A case of these sentences."""
     opponents = {
         "eager_f32": functools.partial(theirs, bfloat16=False),
         "eager_bf16": functools.partial(theirs, bfloat16=True),
     }
     words = sum(len(sentence.words) for sentence in sentences())
-    return [Case("parse", {"ours": ours, **opponents}, tokens=words)]
+    return Case(name, {OURS: ours, **opponents}, tokens=words)
+
+
+def cases() -> list[Case]:
+    return [case("parse", ours, theirs)]

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxnlp.decoding.parsing import Trees, beam_parse
 from jaxnlp.inference import batches
-from jaxnlp.inference.batches import BatchFunction, Shape, decoding_shapes, in_batches
+from jaxnlp.inference.batches import BatchFunction, Shape, decoding_shapes, in_batches, text_shapes
 from jaxnlp.inference.exportable import Exportable, axes_of_batches
 from jaxnlp.ops.compiler_options import jit
 from jaxnlp.tasks import Trained
@@ -21,7 +21,7 @@ from jaxnlp.text.transitions import System
 from jaxnlp.typing import Batch, Params
 
 MANY = Shape(256, 32)
-"""A further shape of batches: sentences are short, so many of them fit."""
+"""A further shape of batches of parsers by transitions: sentences are short, so many of them fit."""
 STEP_COST = 64
 """Cost of a transition in positions, for parsers without BERT, which read a position fast."""
 
@@ -148,7 +148,10 @@ class SentenceParser:
         return [_tree_of(sentence, one, processor) for sentence, one in zip(sentences, rows, strict=True)]
 
     def _shapes(self) -> tuple[Shape, ...]:
-        longest = self._trained.processor.inputs.longest
+        processor: ParserProcessor = self._trained.processor
+        longest = processor.inputs.longest
+        if processor.system == "graph":  # one forward pass, without steps
+            return text_shapes(longest)
         return tuple(dict.fromkeys((*decoding_shapes(longest), Shape(MANY.rows, min(MANY.length, longest)))))
 
     def _computed(self, encoded: Sequence[EncodedSentence], params: Params | None) -> BatchFunction:

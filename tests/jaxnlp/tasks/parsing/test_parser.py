@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from data.small_grammar import grammar_sentences
+from jaxnlp.decoding.parsing import Trees
 from jaxnlp.inference.batches import Shape, batches, decoding_shapes
 from jaxnlp.runs import load_run
 from jaxnlp.tasks.parsing.parser import MANY, STEP_COST, SentenceParser, parse_of
@@ -10,6 +11,8 @@ from jaxnlp.text.conllu import sentence_of, tree_problem
 from tests.jaxnlp.models.parser_helpers import SENTENCES
 from tests.jaxnlp.ops.tree_helpers import by_enumeration
 from tests.jaxnlp.tasks.parsing.graph_helpers import CONFIG, NEW, batch, log_softmax, trained_of
+
+EMPTY = Trees(*(np.zeros((64, 16), np.int32) for _ in range(2)), np.zeros(64, np.float32))
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +52,14 @@ def test_one_long_sentence_takes_one_row_and_many_short_ones_share_batches():
     shapes = (*decoding_shapes(512), MANY)
     assert [*batches([40], shapes, STEP_COST)] == [([0], Shape(1, 128))]
     assert [shape for _, shape in batches([12] * 512, shapes, STEP_COST)] == [MANY] * 2
+
+
+def test_many_short_sentences_of_a_graph_parser_are_padded_to_16_words(monkeypatch):
+    shapes = []
+    parse = SentenceParser(trained_of())
+    monkeypatch.setattr(parse, "_parse", lambda params, batch: shapes.append(batch["words"].shape) or EMPTY)
+    parse([NEW] * 512)
+    assert shapes == [(64, 16)] * 8
 
 
 def test_a_sentence_that_is_too_long_is_named(trained):
