@@ -74,22 +74,13 @@ class TorchGraphParser(nn.Module):
 def best_tree(scores: np.ndarray) -> np.ndarray:
     """The heads of the best tree with one root [T]. Args: scores: of arcs [T, T + 1].
 
-    If the best tree has several roots, the best tree with each of them alone is found.
+    The score of an arc from ROOT is lowered so far that a tree with fewer roots is always better.
     """
     size = len(scores) + 1
-    arcs = np.vstack([np.full(size, -np.inf), scores])
+    arcs = np.vstack([np.zeros(size), scores])  # float64
+    arcs[1:, 0] -= size * (np.ptp(scores) + 1.0)
     np.fill_diagonal(arcs, -np.inf)
-    heads = _spanning_tree(arcs)[1:]
-    roots = np.flatnonzero(heads == 0)
-    if len(roots) == 1:
-        return heads
-    trees = []
-    for root in roots:
-        only = arcs.copy()
-        only[1:, 0] = -np.inf
-        only[root + 1, 0] = 0.0
-        trees.append(_spanning_tree(only)[1:])
-    return max(trees, key=lambda heads: scores[np.arange(len(scores)), heads].sum())
+    return _spanning_tree(arcs)[1:]
 
 
 def _spanning_tree(arcs: np.ndarray) -> np.ndarray:

@@ -73,7 +73,6 @@ def test_it_gives_our_scores_and_has_as_many_parameters():
 def test_its_trees_are_ours():
     generator = np.random.default_rng(0)
     scores = generator.normal(size=(40, 7, 8)).astype(np.float32)
-    scores[:, :, 0] -= 2.0  # few best trees have several roots then, for which its search is not exact
     expected = chu_liu_edmonds(jnp.asarray(scores), jnp.full(40, 7))
     np.testing.assert_array_equal([best_tree(one) for one in scores], expected)
 
