@@ -41,7 +41,7 @@ class Ask(Command):
     context: Path = dataclasses.field(kw_only=True)
     """The file with the text to find answers in; - = standard input."""
     file: Path | None = None
-    """A file with one question a line; - = standard input."""
+    """A file with one question a line, or a table with a column question; - = standard input."""
     n_best: Count = 1
     """Maximum number of answers to each question, the best first; above 1 with their confidences."""
     no_answer_threshold: Finite | None = None
@@ -63,7 +63,7 @@ class Ask(Command):
         require_place(self.html, *PAGES, option="--html")
         if str(self.context) == "-" and not self.questions and str(self.file or "-") == "-":
             raise ValueError("standard input has either the text or the questions; give one of them another way")
-        columns = TextColumns.of_run(trained.config)
+        columns = TextColumns.of_run(trained.config)._replace(texts=("question",))
         context = read_text(self.context, columns)
         if is_blank(context):
             raise ValueError(f"{name_of(self.context)} is blank; expected the text that has the answers")

@@ -62,6 +62,18 @@ def test_the_page_has_the_answer_marked_and_escapes_every_text(run, trained, con
     assert "No answer was found" in page.read_text()
 
 
+def test_questions_may_be_a_column_of_a_table(run, context, tmp_path, capsys):
+    lines, table = tmp_path / "questions.txt", tmp_path / "questions.jsonl"
+    lines.write_text(f"{QUESTION}\nWho?\n")
+    table.write_text("".join(json.dumps({"id": 1, "question": one}) + "\n" for one in (QUESTION, "Who?")))
+    found = []
+    for file in (lines, table):
+        assert main(["ask", str(run), "--file", str(file), "--context", context, "--json"]) == 0
+        found.append(capsys.readouterr().out)
+    assert found[0] == found[1]
+    assert found[0].count("\n") == 2
+
+
 def test_the_context_has_the_encoding_of_the_other_files(run, tmp_path, capsys):
     path = tmp_path / "context.txt"
     path.write_bytes("Zoë was born in Rome.".encode("cp1252"))
