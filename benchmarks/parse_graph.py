@@ -45,10 +45,10 @@ def theirs(*, bfloat16: bool) -> Step:
     model = TorchGraphParser(config(), reader).eval()
 
     @torch.no_grad()
-    def step() -> list[list[int]]:
+    def step() -> list[list[list[int]]]:
         encoded = [reader.encode(sentence) for sentence in sentences()]
         order = sorted(range(len(encoded)), key=lambda number: len(encoded[number]["words"]))
-        found: list[list[int]] = [[] for _ in encoded]
+        found: list[list[list[int]]] = [[] for _ in encoded]
         for start in range(0, len(order), BATCH):
             numbers = order[start : start + BATCH]
             lengths = [len(encoded[number]["words"]) for number in numbers]

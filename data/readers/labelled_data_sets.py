@@ -162,8 +162,8 @@ def read_data_set_file(name: str, path: Path, *, labelled: bool | None = None) -
         if not is_blank(row) and is_blank(sentence):
             raise DataError(f"{path}, line {line}: expected a label, a space and a sentence, got {row[:40]!r}")
         if not is_blank(row):
-            kept.append(TableRow(line, str(line), (sentence.strip(),), label))
+            kept.append(TableRow(line, line - 1, str(line), (sentence.strip(),), label))
     blank = sorted(set(range(1, len(lines) + 1)) - {row.line for row in kept})
     warn_of_skipped(path, blank, len(lines), "lines", "without text")
     names = [str(line) for line in range(1, len(lines) + 1)]
-    return kept, SourceRows([row.line - 1 for row in kept], names)
+    return kept, SourceRows([row.position for row in kept], names)

@@ -163,11 +163,9 @@ class RowSource:
         """The rows of a user's table with a text, but without a label; and all its rows."""
         if self.known is not None:
             return [], SourceRows((), ())
-        table, lines = (
-            read_table(path, self.columns, dialect=self.dialect, labelled=False),
-            {row.line for row in labelled},
-        )
-        rows = [row for row in table.rows if not row.is_blank and row.line not in lines]
+        table = read_table(path, self.columns, dialect=self.dialect, labelled=False)
+        positions = {row.position for row in labelled}
+        rows = [row for row in table.rows if not row.is_blank and row.position not in positions]
         return rows, table.source(rows)
 
     def targets(self, train: Rows) -> Targets:

@@ -22,7 +22,7 @@ from jaxnlp.input_files.delimited import (
     stated_delimiter,
 )
 from jaxnlp.input_files.json_objects import json_objects
-from jaxnlp.input_files.text_files import UTF_8, has_surrogate, is_blank, read_text_file, warn_of_skipped
+from jaxnlp.input_files.text_files import SEEN, UTF_8, has_surrogate, is_blank, read_text_file, warn_of_skipped
 
 TableFormat = Literal["csv", "tsv", "json"]
 ENDINGS: dict[str, TableFormat] = {
@@ -63,7 +63,8 @@ class TableRow(NamedTuple):
     """A row, as text.
 
     Attributes:
-      line: line of the file at which the row starts, from 1.
+      line: line of the file at which the row starts, from 1; several rows of JSON may share it.
+      position: of the row in its table, from 0.
       id: its name.
       texts: one or two.
       label: stripped; None = not read.
@@ -71,6 +72,7 @@ class TableRow(NamedTuple):
     """
 
     line: int
+    position: int
     id: str
     texts: tuple[str, ...]
     label: str | None
@@ -90,13 +92,8 @@ class UserTable(NamedTuple):
 
     def source(self, kept: Sequence[TableRow]) -> SourceRows:
         """The table as the source of examples from its `kept` rows."""
-        indices = {row.line: index for index, row in enumerate(self.rows)}
-        return SourceRows(
-            [indices[row.line] for row in kept],
-            [row.id for row in self.rows],
-            self.columns,
-            [row.cells for row in self.rows],
-        )
+        names, cells = [row.id for row in self.rows], [row.cells for row in self.rows]
+        return SourceRows([row.position for row in kept], names, self.columns, cells)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,14 +262,15 @@ def _delimited_table(
     rows = [
         TableRow(
             line,
-            str(number) if columns.id is None else fields[indices[columns.id]],
+            index,
+            str(index + 1) if columns.id is None else fields[indices[columns.id]],
             tuple("" if line in repeated else _unless_null(fields[indices[name]]) for name in columns.texts),
             _unless_null(fields[indices[columns.label]].strip() or separator or "")
             if columns.label in indices
             else None,
             tuple(fields),
         )
-        for number, (line, fields) in enumerate(records[1:], 1)
+        for index, (line, fields) in enumerate(records[1:])
     ]
     return UserTable(header, rows)
 
@@ -304,11 +302,16 @@ def _indices(
 
 def _missing(missing: Sequence[str], names: Sequence[str]) -> str:
     """Missing names for a message, with the difference from a similar name of the file."""
-    composed = {unicodedata.normalize("NFC", name): name for name in names}
-    alike = {name: composed.get(unicodedata.normalize("NFC", name)) for name in missing}
+    shown = {_as_shown(name): name for name in names}
+    alike = {name: shown.get(_as_shown(name)) for name in missing}
     return ", ".join(
         name if other is None else f"{name!a}, which the file writes as {other!a}" for name, other in alike.items()
     )
+
+
+def _as_shown(name: str) -> str:
+    """What a reader sees of a name: its composed characters, without signs that are not seen."""
+    return "".join(SEEN.findall(unicodedata.normalize("NFC", name)))
 
 
 def _json_table(path: Path, text: str, columns: Columns, labelled: bool | None, separator: str | None) -> UserTable:
@@ -325,12 +328,13 @@ def _json_table(path: Path, text: str, columns: Columns, labelled: bool | None, 
             f"{', '.join(names[:MOST_NAMES]) or 'none'}; missing: {_missing(missing, names)}{hint}"
         )
     rows = list[TableRow]()
-    for number, (line, fields) in enumerate(objects, 1):
+    for index, (line, fields) in enumerate(objects):
         where, given = f"{path}, line {line}", {name: _unless_nan(fields.get(name)) for name in needed}
         texts = tuple(_json_text(given[name], f"{where}: {name}") for name in columns.texts)
-        name = str(number) if columns.id is None else _json_label(given[columns.id], separator, f"{where}: name")
+        name = str(index + 1) if columns.id is None else _json_label(given[columns.id], separator, f"{where}: name")
         label = _json_label(given[columns.label], separator, f"{where}: {columns.label}") if labelled else None
-        rows.append(TableRow(line, name, texts, label, tuple(_json_cell(fields.get(column)) for column in names)))
+        cells = tuple(_json_cell(fields.get(column)) for column in names)
+        rows.append(TableRow(line, index, name, texts, label, cells))
     return UserTable(names, rows)
 
 

@@ -157,6 +157,8 @@ def data_of(run: Path, config: TrainConfig, processor: Any, record: Record) -> C
         corpus = config.data.load(config.seed, processor)
     except FileNotFoundError as error:
         places = _places_in(str(error), config.data)
+        if not places and "--data." in str(error):
+            raise FileNotFoundError(f"{error}; only jaxnlp train has options of the data") from error
         if not places:
             raise
         raise FileNotFoundError(f"{error}; if it was moved, correct {places} in {run / CONFIG_FILE}") from error

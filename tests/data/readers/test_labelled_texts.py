@@ -234,6 +234,15 @@ def test_a_row_with_none_of_the_classes_is_labelled_and_one_with_a_missing_label
     assert caplog.messages == [f"{path}: rows without a label, which are not scored: 1 of 3, the first in line {line}"]
 
 
+def test_rows_without_a_label_are_found_in_a_list_in_one_line(tmp_path):
+    path = written(tmp_path, '[{"text": "v", "label": "a"}, {"text": "w"}, {"text": "x", "label": "b"}]', "t.json")
+    source = RowSource(Columns(("text",), "label"), str(path))
+    rows, everything = source.read(path)
+    assert everything.indices == [0, 2]
+    others, of_others = source.without_label(path, rows)
+    assert ([row.texts for row in others], of_others.indices) == ([("w",)], [1])
+
+
 @pytest.mark.parametrize("predict", ["class", "classes"])
 def test_classes_keep_the_spelling_of_the_table(tmp_path, caplog, predict):
     """A user joins the predictions with the table by its labels."""

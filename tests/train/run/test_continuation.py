@@ -8,13 +8,14 @@ import jax
 import numpy as np
 import pytest
 
+from configs import ud_parser
 from jaxnlp.runs import load_run
 from jaxnlp.saving.checkpoint_reading import DamagedCheckpointError, RunError, find_checkpoint, json_digest, read_record
 from jaxnlp.saving.serialization import to_json
 from train import evaluate
 from train.config import update
 from train.report.rebuild import main as report
-from train.run.continuation import check_continuation, check_ended, check_folder, refuse_config_change
+from train.run.continuation import check_continuation, check_ended, check_folder, data_of, refuse_config_change
 from train.run.folder import RunMismatchError, RunSpec, create
 
 PROCESSOR = {"type": "jaxnlp.text.characters:CharacterVocabulary", "characters": ["a", "b"]}
@@ -136,6 +137,15 @@ def test_swapped_entries_of_the_vocabulary_are_refused_by_everything_that_loads(
         with pytest.raises(RunError, match=r"processor\.json was edited"):
             read()
     assert files(run) == before
+
+
+def test_a_missing_data_set_says_which_verb_has_its_options(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("JAXNLP_DATA", str(tmp_path))
+    config = ud_parser.get_config()
+    with pytest.raises(
+        FileNotFoundError, match=r"with --data\.path, .*; only jaxnlp train has options"
+    ):
+        data_of(run, config, None, read_record(run, 6))
 
 
 def test_the_data_may_move_if_it_stays_the_same(run, finished, quick_fit, small_text, tmp_path, capsys):
