@@ -142,9 +142,7 @@ def test_swapped_entries_of_the_vocabulary_are_refused_by_everything_that_loads(
 def test_a_missing_data_set_says_which_verb_has_its_options(run, monkeypatch, tmp_path):
     monkeypatch.setenv("JAXNLP_DATA", str(tmp_path))
     config = ud_parser.get_config()
-    with pytest.raises(
-        FileNotFoundError, match=r"with --data\.path, .*; only jaxnlp train has options"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"with --data\.path, .*; only jaxnlp train has options"):
         data_of(run, config, None, read_record(run, 6))
 
 
