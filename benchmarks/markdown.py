@@ -17,6 +17,7 @@ TITLES = {
     "benchmarks_bfloat16": "With bfloat16 instructions",
     "benchmarks_bfloat16_more": "With bfloat16 instructions: encoder-decoder, TextCNN, Vision Transformer",
     "benchmarks_bfloat16_search": "With bfloat16 instructions: beam search, CRF, parser",
+    "benchmarks_trees": "Parsers, on another processor with bfloat16 instructions",
     "benchmarks_float32": "Without bfloat16 instructions, first run",
     "benchmarks_float32_again": "Without bfloat16 instructions, second run",
     "benchmarks_foreign": "Weights of Transformers",

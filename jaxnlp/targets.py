@@ -24,8 +24,8 @@ class Prediction(NamedTuple):
 
     Attributes:
       label: the class, the classes, or the number; None for a blank text.
-      probability: of the class; of several classes the lowest; of no class the probability that none applies; nan for a
-        number, and for a blank text.
+      probability: of the class; of several classes the lowest; of no class 1 minus the highest; nan for a number, and
+        for a blank text.
       probabilities: of each class, by name; {} for a number, and for a blank text.
     """
 

@@ -90,7 +90,7 @@ def read_pairs(
     rows = [(_stripped(source), _stripped(target)) for source, target in columns]
     if not known:
         warn_of_missing(paths[0], ((line, text) for line, row in enumerate(rows, 1) for text in row))
-    return _pairs(paths[0], rows, header=header, fate=fate)
+    return _pairs(" and ".join(map(str, paths)), rows, header=header, fate=fate)
 
 
 def read_pairs_or_sources(paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8) -> ReadPairs:
@@ -109,17 +109,24 @@ def read_pairs_or_sources(paths: Sequence[Path], *, reverse: bool = False, encod
             f"{paths[0]}: a table or JSON without tabs; expected two sentences with a tab between them in each line, "
             "or one sentence to translate: convert it, and give the file a name in .txt"
         )
-    return _pairs(paths[0], [(_stripped(line), None) for line in lines])
+    return _pairs(str(paths[0]), [(_stripped(line), None) for line in lines])
 
 
 def _pairs(
-    path: Path, rows: Sequence[tuple[str, str | None]], *, header: bool = False, fate: str = "skipped"
+    name: str, rows: Sequence[tuple[str, str | None]], *, header: bool = False, fate: str = "skipped"
 ) -> ReadPairs:
-    """The rows without blank sentences as pairs, and all rows. Args: header: line 1 was a header, and is now blank."""
+    """The rows without blank sentences as pairs, and all rows.
+
+    Args:
+      name: of the files, for the warning.
+      rows: of the files.
+      header: line 1 was a header, and is now blank.
+      fate: of pairs with a blank sentence, for the warning.
+    """
     pairs = tuple(SentencePair(*row, line) for line, row in enumerate(rows, 1) if row[0] and row[1] != "")
     lines = {pair.line for pair in pairs}
     blank = [line for line in range(1 + header, len(rows) + 1) if line not in lines]
-    warn_of_skipped(path, blank, len(rows) - header, "lines" if rows[0][1] is None else "pairs", "without text", fate)
+    warn_of_skipped(name, blank, len(rows) - header, "lines" if rows[0][1] is None else "pairs", "without text", fate)
     alone = tuple(SentencePair(row[0], None, line) for line, row in enumerate(rows, 1) if row[0] and row[1] == "")
     return ReadPairs(pairs, lines_of(pairs, len(rows)), alone)
 

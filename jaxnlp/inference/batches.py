@@ -50,6 +50,17 @@ def text_shapes(longest: int) -> tuple[Shape, ...]:
     return _shapes(lengths, longest)
 
 
+def sentence_shapes(longest: int) -> tuple[Shape, ...]:
+    """As `text_shapes`, for sentences, few of which are long: one has fewer lengths, and a batch of many has more.
+
+    Args: longest: maximum length of a sentence.
+    """
+    if target_platform() != "cpu" or not LONGER < longest <= 4 * LONGER:
+        return text_shapes(longest)
+    lengths = {1: (SHORT // 2, SHORT, LONGER, longest), 8: (SHORT, LONGER), 64: (SHORT // 2, SHORT, 2 * SHORT)}
+    return _shapes(lengths, longest)
+
+
 def decoding_shapes(longest: int) -> tuple[Shape, ...]:
     """The shapes of batches of texts whose outputs are found step by step: at most nine.
 

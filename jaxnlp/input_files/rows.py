@@ -201,18 +201,29 @@ def _rows_of_file(file: Path, columns: TextColumns, *, given: bool, count: int |
 
 
 def _opened(file: Path, given: bool, encoding: str) -> BinaryIO:
-    """The bytes of a file, converted to UTF-8."""
+    """The bytes of a file, converted to UTF-8. In a file without a line feed, LF replaces CR."""
     if str(file) != "-":
         if not is_utf8(encoding):
-            return io.BytesIO(decoded(file.read_bytes(), file, encoding).encode())
+            return _with_line_feeds(decoded(file.read_bytes(), file, encoding).encode())
         source = open(file, "rb")  # noqa: SIM115  # the caller closes it; a pipe can be opened only once
-        if not is_gzip(source.peek(2), file):
+        if is_gzip(source.peek(2), file):
+            with source:
+                return _with_line_feeds(uncompressed(source.read(), file))
+        if not source.seekable():
             return source
-        with source:
-            return io.BytesIO(uncompressed(source.read(), file))
+        first = source.readline()
+        if not first.endswith(b"\n"):
+            with source:
+                return _with_line_feeds(first)
+        source.seek(0)
+        return source
     if sys.stdin is None or (sys.stdin.isatty() and not given):
         raise ValueError("give texts, or --file with one text a line, or such lines on standard input")
     return sys.stdin.buffer
+
+
+def _with_line_feeds(raw: bytes) -> io.BytesIO:
+    return io.BytesIO(raw if b"\n" in raw else raw.replace(b"\r", b"\n"))
 
 
 def _header_of(line: str, columns: TextColumns, count: int | None) -> tuple[str, list[str]] | None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from tokenizers import Encoding, Tokenizer, normalizers
 
+from jaxnlp.corpus import errors_as
 from jaxnlp.text import list_of_strings
 from jaxnlp.text.new_tokens import with_added_tokens
 from jaxnlp.text.padding import padded, row_mask
@@ -85,9 +86,11 @@ class EncoderVocabulary(Vocabulary):
 
         Raises:
           FileNotFoundError: when the folder has no tokenizer.
-          ValueError: naming the file, when it is not a tokenizer that this library supports.
+          ValueError: naming the file or the folder, when it is not a tokenizer that this library supports.
         """
-        return cls(*read_tokenizer(folder))
+        tokenizer, special = read_tokenizer(folder)
+        with errors_as(ValueError, folder):
+            return cls(tokenizer, special)
 
     @property
     def size(self) -> int:

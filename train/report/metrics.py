@@ -1,5 +1,6 @@
 """The metrics that a run declares in environment.json, and their units, charts and best values."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -129,13 +130,15 @@ def main_split(rows: Rows, metric: str) -> str:
 
 
 def best(rows: Rows, metric: str, better: str) -> tuple[str, float, int] | None:
-    """Split, value and step of the best finite value, or None; the earliest of equal values."""
-    split = main_split(rows, metric)
-    measured = [(row[metric], row["step"]) for row in rows if row["split"] == split and is_finite(row.get(metric))]
+    """Split, value and step of the best finite value, or None; of equal values the one with the lowest loss, as for
+    checkpoints, and then the earliest."""
+    split, sign = main_split(rows, metric), 1.0 if better == "lower" else -1.0
+    measured = [row for row in rows if row["split"] == split and is_finite(row.get(metric))]
     if not measured:
         return None
-    value, step = min(measured) if better == "lower" else min(measured, key=lambda pair: (-pair[0], pair[1]))
-    return split, value, step
+    losses = [row["loss"] if is_finite(row.get("loss")) else math.inf for row in measured]
+    *_, found = min(zip([sign * row[metric] for row in measured], losses, measured, strict=True), key=lambda x: x[:2])
+    return split, found[metric], found["step"]
 
 
 def _file_name(words: str) -> str:

@@ -48,7 +48,7 @@ class Embed(Command):
     """Texts; none = those of the file, or of standard input."""
     file: Path | None = None
     """A file with one text a line; or a table (.csv, .tsv, .jsonl) with the column of the text as in training, or named
-    text;"""
+    text; - = standard input."""
     out: Path | None = None
     """Write the embeddings to this .npy file, [N, D] float32, for numpy.load; None = print JSON lines."""
     similarities: bool = False

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxnlp.decoding.parsing import Trees, beam_parse
 from jaxnlp.inference import batches
-from jaxnlp.inference.batches import BatchFunction, Shape, decoding_shapes, in_batches, text_shapes
+from jaxnlp.inference.batches import BatchFunction, Shape, decoding_shapes, in_batches, sentence_shapes
 from jaxnlp.inference.exportable import Exportable, axes_of_batches
 from jaxnlp.ops.compiler_options import jit
 from jaxnlp.tasks import Trained
@@ -151,7 +151,7 @@ class SentenceParser:
         processor: ParserProcessor = self._trained.processor
         longest = processor.inputs.longest
         if processor.system == "graph":  # one forward pass, without steps
-            return text_shapes(longest)
+            return sentence_shapes(longest)
         return tuple(dict.fromkeys((*decoding_shapes(longest), Shape(MANY.rows, min(MANY.length, longest)))))
 
     def _computed(self, encoded: Sequence[EncodedSentence], params: Params | None) -> BatchFunction:

@@ -105,7 +105,9 @@ def test_pairs_with_a_blank_sentence_are_skipped_with_both_lines(files, caplog, 
     assert found == pairs(*(pair[::-1] if reverse else pair for pair in expected))
     assert [pair.line for pair in found] == [1, 3]
     assert (source.indices, len(source.names)) == ([0, 2], 5)  # blank lines at the end need no partner
-    assert caplog.messages == [f"{files[0]}: pairs without text, which are skipped: 3 of 5, the first in line 2"]
+    assert caplog.messages == [
+        f"{files[0]} and {files[1]}: pairs without text, which are skipped: 3 of 5, the first in line 2"
+    ]
 
 
 def test_lines_of_a_file_with_tabs_that_lack_a_sentence_are_skipped(tmp_path, caplog):

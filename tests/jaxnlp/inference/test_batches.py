@@ -14,6 +14,7 @@ from jaxnlp.inference.batches import (
     in_batches,
     packed_rows,
     padded_length,
+    sentence_shapes,
     text_shapes,
     warm_up,
 )
@@ -27,7 +28,7 @@ def cost(shape, longest, step_cost):
 
 @pytest.mark.parametrize("longest", [1, 16, 32, 40, 64, 100, 128, 256, 512, 2048, 8192])
 def test_at_most_nine_shapes_hold_texts_of_every_length(longest):
-    for function, shortest in ((text_shapes, 16), (decoding_shapes, 32)):
+    for function, shortest in ((text_shapes, 16), (sentence_shapes, 16), (decoding_shapes, 32)):
         shapes = function(longest)
         assert len(set(shapes)) == len(shapes) <= 9
         assert {shape.rows for shape in shapes} == {1, 8, 64}
@@ -63,8 +64,13 @@ def test_one_short_text_costs_one_row():
     assert [shape for _, shape in batches([64] * 9, ROW_SHAPES)] == [Shape(1, 64), Shape(8, 64)]
 
 
+def test_many_short_sentences_are_padded_less_than_texts():
+    assert [shape for _, shape in batches([12] * 64, text_shapes(256))] == [Shape(64, 32)]
+    assert [shape for _, shape in batches([12] * 64, sentence_shapes(256))] == [Shape(64, 16)]
+
+
 def test_a_long_text_is_not_padded_to_a_far_longest_one():
-    for function in (text_shapes, decoding_shapes):
+    for function in (text_shapes, sentence_shapes, decoding_shapes):
         assert [padded_length(length, function(8192)) for length in (100, 300, 1100, 2049)] == [128, 512, 2048, 8192]
 
 

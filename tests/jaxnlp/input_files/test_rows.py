@@ -236,6 +236,15 @@ def test_texts_with_a_carriage_return_are_counted(tmp_path, capsys):
     assert "carriage return" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("convert", [bytes, gzip.compress, lambda raw: raw.decode().encode("utf-16")])
+def test_lines_of_a_file_without_line_feeds_end_with_carriage_returns(tmp_path, capsys, convert):
+    path = tmp_path / "x.txt"
+    path.write_bytes(convert(b"a\rb\r\rc"))
+    columns = TextColumns(dialect=Dialect(encoding="utf-16" if path.read_bytes()[:1] == b"\xff" else "utf-8"))
+    assert list(rows_of((), (), path, count=1, columns=columns)) == [("a",), ("b",), ("",), ("c",)]
+    assert capsys.readouterr().err == ""
+
+
 def test_single_texts_with_a_tab_are_counted(tmp_path, capsys):
     (tmp_path / "x.txt").write_text("a\nb\tc\n\td\n")
     assert rows(tmp_path / "x.txt") == [("a",), ("b\tc",), ("\td",)]

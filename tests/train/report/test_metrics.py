@@ -101,6 +101,12 @@ def test_the_best_value_goes_by_the_declared_direction_and_the_earliest_counts()
     assert best([row(1, a=None), row(2, a=math.inf)], "a", "lower") is None
 
 
+def test_of_equal_values_the_one_with_the_lowest_loss_counts_as_for_checkpoints():
+    rows = [row(1, a=0.8, loss=2.0), row(2, a=0.8, loss=0.5), row(3, a=0.8, loss=math.nan), row(4, a=0.7, loss=0.1)]
+    assert best(rows, "a", "higher") == ("validation", 0.8, 2)
+    assert best([*rows, row(5, a=0.8, loss=0.5)], "a", "higher") == ("validation", 0.8, 2)
+
+
 def test_a_metric_is_written_as_declared_or_as_words():
     declared = {
         "PER/f1": MetricKind(title="PER F1"),
