@@ -136,8 +136,11 @@ def best(rows: Rows, metric: str, better: str) -> tuple[str, float, int] | None:
     measured = [row for row in rows if row["split"] == split and is_finite(row.get(metric))]
     if not measured:
         return None
-    losses = [row["loss"] if is_finite(row.get("loss")) else math.inf for row in measured]
-    *_, found = min(zip([sign * row[metric] for row in measured], losses, measured, strict=True), key=lambda x: x[:2])
+
+    def rank(row: Mapping[str, Any]) -> tuple[float, float]:
+        return sign * row[metric], row["loss"] if is_finite(row.get("loss")) else math.inf
+
+    found = min(measured, key=rank)
     return split, found[metric], found["step"]
 
 
