@@ -39,6 +39,8 @@ class DecoderClassifierConfig(TokenClassifierConfig):
         super().__post_init__()
         if not self.tie_embeddings:
             raise ValueError("model.tie_embeddings must be True for a classifier, got False")
+        if isinstance(self, LlamaConfig) and self.logit_cap is not None:
+            raise ValueError(f"model.logit_cap must be None for a classifier, got {self.logit_cap}")
 
     @property
     def usual(self) -> tuple[str, ...]:
@@ -97,7 +99,8 @@ _CLASSIFIERS: dict[type, type[Any]] = {GPTConfig: GPTClassifierConfig, LlamaConf
 
 def classifier_of(decoder: GPTConfig, *, padding_id: int | None) -> Any:
     """The config of the classifier with this decoder, a GPT or a Llama. Args: padding_id: see the config."""
-    return _CLASSIFIERS[type(decoder)](**(vars(decoder) | {"tie_embeddings": True, "padding_id": padding_id}))
+    unread = {"tie_embeddings": True} | ({"logit_cap": None} if isinstance(decoder, LlamaConfig) else {})
+    return _CLASSIFIERS[type(decoder)](**(vars(decoder) | unread | {"padding_id": padding_id}))
 
 
 class DecoderClassifier(nn.Module):

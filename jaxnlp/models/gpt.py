@@ -265,7 +265,7 @@ class GPT(nn.Module):
             logits = scores_of_rows(x, embedding.embedding, compute.operand_dtype)
         else:
             logits = Dense(self.vocabulary_size, False, compute=compute, name="head")(x)
-        logits = logits.astype(jnp.float32).reshape(batch, scored, self.vocabulary_size)
+        logits = self.limited(logits.astype(jnp.float32)).reshape(batch, scored, self.vocabulary_size)
         if cache is None:
             return logits
         assert caches is not None
@@ -276,6 +276,10 @@ class GPT(nn.Module):
         """Embeddings [B, T, D] with the learned vectors of their positions, from `first`, [] int, on: [B, T, D]."""
         table = self.param("positions", normal(INITIAL_STDDEV), (self.config.context_length, self.config.width))
         return added(x, jax.lax.dynamic_slice_in_dim(table, first, x.shape[1])[None])
+
+    def limited(self, logits: jax.Array) -> jax.Array:
+        """The logits [..., V] within the limit of the model, if it has one."""
+        return logits
 
     def mix(
         self,

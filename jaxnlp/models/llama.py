@@ -51,6 +51,8 @@ class LlamaConfig(GPTConfig):
     """Whether queries, keys and values have biases, as in Qwen2."""
     head_norm: bool = False
     """Whether each head's queries and keys are normalised, as in Qwen3."""
+    logit_cap: Positive | None = None
+    """Limit c of the logits z, by c tanh(z / c), as in Gemma 2; None = no limit."""
     local_layers: tuple[Natural, ...] = ()
     """Indices, from 0, of blocks in which a token sees only a window of the last tokens, as in Mistral."""
     local_window: Count = 128
@@ -154,6 +156,10 @@ class Llama(GPT):
     def placed(self, x: jax.Array, first: jax.Array) -> jax.Array:
         del first
         return x
+
+    def limited(self, logits: jax.Array) -> jax.Array:
+        cap = self.config.logit_cap
+        return logits if cap is None else cap * jnp.tanh(logits / cap)
 
     def layer_inputs(
         self, queries: int, keys: int, first_query: jax.Array

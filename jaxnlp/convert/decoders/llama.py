@@ -60,7 +60,14 @@ FAMILY = DecoderFamily(
         },
     ),
     defaults={"feed_forward_width": 11_008, "epsilon": 1e-6, "tie_embeddings": False},
-    fixed={"use_bias": False, "gated": True, "qkv_bias": False, "head_norm": False, "local_layers": ()},
+    fixed={
+        "use_bias": False,
+        "gated": True,
+        "logit_cap": None,
+        "qkv_bias": False,
+        "head_norm": False,
+        "local_layers": (),
+    },
     end="</s>",
     rotary=True,
 )

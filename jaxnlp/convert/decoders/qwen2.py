@@ -20,7 +20,14 @@ FAMILY = LLAMA._replace(
         ignored=IGNORED,
     ),
     defaults={"feed_forward_width": 22_016, "num_key_heads": 32, "epsilon": 1e-6, "tie_embeddings": False},
-    fixed={"use_bias": False, "gated": True, "qkv_bias": True, "head_norm": False, "head_width": None},
+    fixed={
+        "use_bias": False,
+        "gated": True,
+        "logit_cap": None,
+        "qkv_bias": True,
+        "head_norm": False,
+        "head_width": None,
+    },
     end="<|endoftext|>",
     windows="some",
 )

@@ -18,5 +18,5 @@ FAMILY = QWEN2._replace(
         ignored=IGNORED,
     ),
     defaults={**QWEN2.defaults, "head_width": 128},
-    fixed={"use_bias": False, "gated": True, "qkv_bias": False, "head_norm": True},
+    fixed={"use_bias": False, "gated": True, "logit_cap": None, "qkv_bias": False, "head_norm": True},
 )

@@ -104,6 +104,8 @@ class LanguageModel(Task):
             raise ValueError(
                 "task.chunk_tokens and task.num_sampled of a recurrent model need the task RecurrentLanguageModel"
             )
+        if getattr(model, "logit_cap", None) is not None and (self.chunk_tokens or self.num_sampled):
+            raise ValueError("model.logit_cap needs all logits at once; remove task.chunk_tokens and task.num_sampled")
         if data.stateful and not self.stateful:
             raise ValueError(
                 "rows of this data continue from batch to batch, but LanguageModel does not carry states; use the task "

@@ -55,9 +55,11 @@ def test_models_that_the_family_does_not_have_are_refused_with_what_and_why():
 
 
 def test_settings_that_the_family_does_not_have_are_refused_by_name():
-    ungated = LlamaConfig(num_heads=2, width=4, gated=False)
-    with pytest.raises(WeightsError, match=r"Transformers' Llama does not support model\.gated = False"):
-        to_huggingface({}, ungated, families()["llama"])
+    for name, value in {"gated": False, "logit_cap": 15.0}.items():
+        config = LlamaConfig(num_heads=2, width=4, **{name: value})
+        for family in ("llama", "mistral", "qwen2", "qwen3"):
+            with pytest.raises(WeightsError, match=rf"Transformers' \w+ does not support .*model\.{name} = {value}"):
+                to_huggingface({}, config, families()[family])
     with pytest.raises(WeightsError, match=r"Transformers' GPT-2 does not support model\.activation = silu"):
         settings_of(GPT2, vars(dataclasses.replace(CONFIG, activation="silu")))
 

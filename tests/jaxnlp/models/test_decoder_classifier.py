@@ -60,7 +60,7 @@ def test_each_parameter_is_in_the_table_with_its_axes(kind):
 
 @pytest.mark.parametrize("kind", [GPTConfig, LlamaConfig])
 def test_the_shape_is_that_of_the_language_model_and_dropout_rates_are_those_of_the_config(kind):
-    theirs = kind(**SIZES, residual_dropout_rate=0.5)
+    theirs = kind(**SIZES, residual_dropout_rate=0.5, **({"logit_cap": 15.0} if kind is LlamaConfig else {}))
     vocabulary = BytePairs.of(["a text"], 260)
     params = {"tokens": 1, "head": 2}
     trained = SimpleNamespace(model=SimpleNamespace(config=theirs), params=params, processor=vocabulary, name="x")
@@ -78,6 +78,8 @@ def test_the_shape_is_that_of_the_language_model_and_dropout_rates_are_those_of_
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"tie_embeddings must be True for a classifier"):
         GPTClassifierConfig(tie_embeddings=False)
+    with pytest.raises(ValueError, match=r"logit_cap must be None for a classifier, got 15\.0"):
+        LlamaClassifierConfig(logit_cap=15.0)
     with pytest.raises(ValueError, match=r"set data\.pairs to together"):
         GPTClassifierConfig().check(PROCESSOR)
     other = SimpleNamespace(model=SimpleNamespace(config=ClassifierConfig()), processor=None, params={}, name="x")

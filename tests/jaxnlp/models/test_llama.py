@@ -19,6 +19,7 @@ from tests.jaxnlp.models.gpt_helpers import (
     make_model,
     shapes_of,
 )
+from tests.random_parameters import random_parameters
 
 SHAPE = {"num_layers": 1, "num_heads": 4, "width": 8}
 
@@ -48,6 +49,17 @@ def test_branches_that_are_zero_at_first_leave_the_embeddings_alone():
     embedded = params["tokens"]["embedding"][TOKENS]
     mean_square = jnp.mean(jnp.square(embedded), axis=-1, keepdims=True)
     np.testing.assert_allclose(hidden, embedded * jax.lax.rsqrt(mean_square + model.config.epsilon), atol=1e-5)
+
+
+def test_logits_have_a_limit_with_and_without_a_cache():
+    plain, limited = (make_model(kind=LlamaConfig, num_layers=1, logit_cap=cap) for cap in (None, 0.5))
+    params = random_parameters(plain, TOKENS)
+    expected = 0.5 * np.tanh(plain.apply({"params": params}, TOKENS) / 0.5)
+    assert np.abs(expected).max() > 0.4
+    np.testing.assert_allclose(limited.apply({"params": params}, TOKENS), expected, atol=1e-5)
+    decoding = {"params": limited.decoding_params(params)}
+    logits, _ = limited.apply(decoding, TOKENS, cache=limited.empty_cache(len(TOKENS)))
+    np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
 def test_tokens_before_the_window_do_not_change_a_local_layer():

@@ -12,6 +12,7 @@ import pytest
 
 from jaxnlp.corpus import Corpus, DataError, Split
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.llama import LlamaConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.losses import cross_entropy
@@ -319,6 +320,13 @@ def test_data_that_continues_from_batch_to_batch_needs_the_task_and_the_model_th
             LanguageModel(**option).check(RECURRENT_CONFIG, facts())
     with pytest.raises(ValueError, match="RecurrentLanguageModel needs a recurrent model, got GPTConfig"):
         RecurrentLanguageModel().check(GPTConfig(), facts())
+
+
+def test_a_limit_of_the_logits_needs_all_of_them():
+    LanguageModel().check(LlamaConfig(logit_cap=15.0), facts())
+    for option in ({"chunk_tokens": 8}, {"num_sampled": 2}):
+        with pytest.raises(ValueError, match=r"model\.logit_cap needs all logits at once"):
+            LanguageModel(**option).check(LlamaConfig(logit_cap=15.0), facts())
 
 
 def test_data_of_several_parts_is_refused():
