@@ -354,16 +354,16 @@ class TaggedSentences(SplitFiles):
 
     def _rows(self, file: TaggedFile, processor: TaggerProcessor, scheme: Scheme) -> list[TaggedSentence]:
         """Sentences with the labels of the model; splits long ones and counts them in `file.counts`."""
-        name, sentences, counts, _ = file
+        name, sentences, counts, unlabelled = file
+        written_in = None if processor.parts or scheme == processor.scheme else scheme
         rows = []
         for one in sentences:
-            labels, written_in = one.labels, None
+            labels = one.labels
             if labels is not None and processor.parts:
                 kinds = processor.by_part.values()
                 fits = [all(tag in kind.ids for tag, kind in zip(tags, kinds, strict=True)) for tags in labels]
                 counts.add_new(one, fits.count(False))
             elif labels is not None:
-                written_in = None if scheme == processor.scheme else scheme
                 illegal = illegal_positions(labels, scheme)
                 counts.add_illegal(one, illegal)
                 labels = tuple(convert(labels, processor.scheme))
@@ -381,7 +381,8 @@ class TaggedSentences(SplitFiles):
                 parts = processor.inputs.parts(one.words, inside)
             if len(parts) > 1:
                 counts.add_divided(one)
-            row = TaggedSentence(str(one.number), one.words, labels, written_in, one.source, one.before, one.after)
+            in_scheme = None if labels is None and not unlabelled else written_in
+            row = TaggedSentence(str(one.number), one.words, labels, in_scheme, one.source, one.before, one.after)
             several = [row.part(f"{row.name}.{number}", part) for number, part in enumerate(parts, 1)]
             rows += several if len(parts) > 1 else [row]
         return rows

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from data import DataError, errors_as
 from data.readers.raw_sentences import Counts, RawSentence
 from jaxnlp.input_files.json_objects import json_objects
-from jaxnlp.input_files.text_files import is_blank
+from jaxnlp.input_files.text_files import has_surrogate, is_blank
 from jaxnlp.text.columns import SHOWN
 from jaxnlp.text.tag_schemes import LabelledSpan, labels_of_spans
 from jaxnlp.text.word_split import PlacedWord, Unit, split_words
@@ -91,6 +91,9 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
             if annotated is None:
                 continue
             words, labels = _labelled_words(annotated, unit, where, position, counts)
+        broken = next(filter(has_surrogate, (*words, *(labels or ()))), None)
+        if broken is not None:
+            raise DataError(f"{where}: half of a surrogate pair, which is not a character: {broken[:40]!a}; remove it")
         if words:
             has_spans = name is None and labels is not None
             yield RawSentence((line,) * len(words), number, words, labels, has_spans=has_spans)

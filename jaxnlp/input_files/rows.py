@@ -67,7 +67,7 @@ def rows_of(
       texts: the texts of the command.
       pairs: the second text of each pair; empty if `count` is 1.
       file: one row a line, two texts with a tab between them; or a table, by its suffix; perhaps gzip; "-" is standard
-        input.
+        input. Lines end with LF, and in a file without LF with CR.
       count: number of texts in a row, 1 or 2. None = 2 if pairs are given, a table has a column of them, or the first
         nonblank line has one tab; otherwise 1.
       columns: of a table; and the encoding of a file, but standard input is UTF-8.
@@ -201,29 +201,25 @@ def _rows_of_file(file: Path, columns: TextColumns, *, given: bool, count: int |
 
 
 def _opened(file: Path, given: bool, encoding: str) -> BinaryIO:
-    """The bytes of a file, converted to UTF-8. In a file without a line feed, LF replaces CR."""
+    """The bytes of a file, converted to UTF-8."""
     if str(file) != "-":
         if not is_utf8(encoding):
-            return _with_line_feeds(decoded(file.read_bytes(), file, encoding).encode())
+            return io.BytesIO(decoded(file.read_bytes(), file, encoding).encode())
         source = open(file, "rb")  # noqa: SIM115  # the caller closes it; a pipe can be opened only once
-        if is_gzip(source.peek(2), file):
-            with source:
-                return _with_line_feeds(uncompressed(source.read(), file))
-        if not source.seekable():
+        if not is_gzip(source.peek(2), file):
             return source
-        first = source.readline()
-        if not first.endswith(b"\n"):
-            with source:
-                return _with_line_feeds(first)
-        source.seek(0)
-        return source
+        with source:
+            return io.BytesIO(uncompressed(source.read(), file))
     if sys.stdin is None or (sys.stdin.isatty() and not given):
         raise ValueError("give texts, or --file with one text a line, or such lines on standard input")
     return sys.stdin.buffer
 
 
-def _with_line_feeds(raw: bytes) -> io.BytesIO:
-    return io.BytesIO(raw if b"\n" in raw else raw.replace(b"\r", b"\n"))
+def _lines(source: BinaryIO) -> Iterator[bytes]:
+    """The lines, which end with LF; or, without any, with CR. str.splitlines() would also split at other characters."""
+    first = source.readline()
+    yield from [first] if first.endswith(b"\n") else first.replace(b"\r", b"\n").splitlines(keepends=True)
+    yield from source
 
 
 def _header_of(line: str, columns: TextColumns, count: int | None) -> tuple[str, list[str]] | None:
@@ -278,8 +274,7 @@ def _rows_of_lines(file: Path, columns: TextColumns, *, given: bool, count: int 
     source = _opened(file, given, encoding)
     header, held, first, begins = None, list[Row](), "", True
     with source if str(file) != "-" else nullcontext():
-        # Bytes split only at line feeds; str.splitlines() would also split at other characters.
-        for number, line in enumerate(source, 1):
+        for number, line in enumerate(_lines(source), 1):
             where = f"{name_of(file)}, line {number}"
             try:
                 text = line.decode().removeprefix("\ufeff" if number == 1 else "").rstrip("\r\n")
@@ -291,7 +286,8 @@ def _rows_of_lines(file: Path, columns: TextColumns, *, given: bool, count: int 
                 if file.is_file():
                     with _opened(file, given, encoding) as whole:
                         known = whole.read()
-                raise ValueError(bad_byte(known, known.index(line) + wrong, where, option=str(file) != "-"))
+                start = known.index(line.rstrip(b"\r\n"))
+                raise ValueError(bad_byte(known, start + wrong, where, option=str(file) != "-"))
             first = text if number == 1 else first
             if number <= 2 and columns.texts:
                 _refuse_json(first, text, name_of(file), columns.texts[0])

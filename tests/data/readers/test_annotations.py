@@ -256,3 +256,16 @@ def test_bad_input_is_named_by_file_line_and_sentence(text, message):
 def test_words_and_labels_of_json_are_read_without_white_space_around_them():
     (sentence,) = read('{"words": [" Rome", "sleeps "], "labels": ["B-LOC ", "O"]}')
     assert (sentence.words, sentence.labels) == (("Rome", "sleeps"), ("B-LOC", "O"))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"text": "Ann \ud83d lives", "label": [[0, 3, "PER"]]},
+        {"words": ["Ann", "\ud83d"], "labels": ["B-PER", "O"]},
+        {"words": ["Ann"], "labels": ["B-\ud83d"]},
+    ],
+)
+def test_half_of_a_surrogate_pair_is_named(found):
+    with pytest.raises(DataError, match=r"x\.json, line 1 \(sentence 1\): half of a surrogate pair.*ud83d"):
+        read(json.dumps(found))

@@ -237,12 +237,17 @@ def test_texts_with_a_carriage_return_are_counted(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("convert", [bytes, gzip.compress, lambda raw: raw.decode().encode("utf-16")])
-def test_lines_of_a_file_without_line_feeds_end_with_carriage_returns(tmp_path, capsys, convert):
+def test_lines_of_a_file_without_line_feeds_end_with_carriage_returns(tmp_path, on_standard_input, capsys, convert):
     path = tmp_path / "x.txt"
     path.write_bytes(convert(b"a\rb\r\rc"))
     columns = TextColumns(dialect=Dialect(encoding="utf-16" if path.read_bytes()[:1] == b"\xff" else "utf-8"))
     assert list(rows_of((), (), path, count=1, columns=columns)) == [("a",), ("b",), ("",), ("c",)]
+    on_standard_input(b"a\rb\r\rc")
+    assert rows() == [("a",), ("b",), ("",), ("c",)]
     assert capsys.readouterr().err == ""
+    path.write_bytes(b"a\rb\xff\rc")
+    with pytest.raises(ValueError, match=r"x\.txt, line 2: byte 0xff"):
+        rows(path)
 
 
 def test_single_texts_with_a_tab_are_counted(tmp_path, capsys):

@@ -78,3 +78,4 @@ def test_sentences_without_labels_are_predicted_in_their_places_and_not_scored(r
         [["Anna", "B-PER"], ["sleeps", "O"]],
     ]
     assert {len(row) for rows in sentences for row in rows} == {3}
+    assert [sentences[index][0][2][:2] for index in (0, 2)] == ["B-"] * 2  # in the scheme of the others, not S-
