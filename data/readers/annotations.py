@@ -112,9 +112,13 @@ def _values(text: str, file: str) -> Iterator[tuple[int, Any]]:
 
 
 def _has_words(fields: dict[str, Any], name: str) -> bool:
-    """Whether a field is a list of words; Prodigy's tokens are objects, or are empty next to the text."""
+    """Whether a field is a list of words; Prodigy's tokens are objects, or are empty next to the text. Entities of the
+    text count more than words without labels."""
     value = fields.get(name)
     if not isinstance(value, list) or (not value and "text" in fields):
+        return False
+    labelled = any(fields.get(label) and not _has_entities(fields[label]) for label in LABEL_FIELDS)
+    if "text" in fields and not labelled and any(_has_entities(fields.get(spans)) for spans in SPAN_FIELDS):
         return False
     return not any(isinstance(item, dict) for item in value)
 

@@ -105,20 +105,28 @@ def check_row(row: Row, number: int) -> None:
         raise ValueError(f"text {number} is not UTF-8{pair}: {' and '.join(row)!a}")
 
 
-def read_text(path: Path, columns: TextColumns = TextColumns()) -> str:  # noqa: B008  # a constant
-    """A whole text file, perhaps gzip, with LF at line ends.
+def read_text(
+    path: Path,
+    columns: TextColumns = TextColumns(),  # noqa: B008  # a constant
+    *,
+    keep_line_ends: bool = False,
+) -> str:
+    """A whole text file, perhaps gzip.
 
     Args:
       path: the file; "-" is standard input.
       columns: of the run, with the encoding of a file, but standard input is UTF-8.
+      keep_line_ends: whether line ends stay as they are; otherwise they are LF.
 
     Raises:
       ValueError: naming the file, when it is damaged or not in this encoding.
       OSError: when it cannot be read.
     """
     if str(path) == "-":
-        return line_feeds(decoded(sys.stdin.buffer.read(), name_of(path), option=False))
-    return line_feeds(decoded(path.read_bytes(), path, columns.dialect.encoding))
+        text = decoded(sys.stdin.buffer.read(), name_of(path), option=False)
+    else:
+        text = decoded(path.read_bytes(), path, columns.dialect.encoding)
+    return text if keep_line_ends else line_feeds(text)
 
 
 def table_rows(file: Path, columns: TextColumns, count: int | None) -> list[TableRow]:

@@ -64,7 +64,7 @@ class Ask(Command):
         if str(self.context) == "-" and not self.questions and str(self.file or "-") == "-":
             raise ValueError("standard input has either the text or the questions; give one of them another way")
         columns = TextColumns.of_run(trained.config)._replace(texts=("question",))
-        context = read_text(self.context, columns)
+        context = read_text(self.context, columns, keep_line_ends=True)  # positions of answers are those of the file
         if is_blank(context):
             raise ValueError(f"{name_of(self.context)} is blank; expected the text that has the answers")
         options: dict[str, Any] = {"n_best": self.n_best, "no_answer_threshold": self.no_answer_threshold}

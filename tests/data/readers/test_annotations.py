@@ -269,3 +269,12 @@ def test_words_and_labels_of_json_are_read_without_white_space_around_them():
 def test_half_of_a_surrogate_pair_is_named(found):
     with pytest.raises(DataError, match=r"x\.json, line 1 \(sentence 1\): half of a surrogate pair.*ud83d"):
         read(json.dumps(found))
+
+
+@pytest.mark.parametrize("name", ["spans", "label", "labels", "entities"])
+def test_entities_of_a_text_count_more_than_words_without_labels(name):
+    words = ["Ann-Marie", "is", "in", "New", "York."]
+    (found,) = read({"text": TEXT, "tokens": words, name: [[0, 9, "PER"], [16, 24, "LOC"]]})
+    assert found.labels == LABELS
+    (found,) = read({"text": TEXT, "tokens": words, "ner_tags": ["B-X", *"OOOO"], "spans": [[0, 9, "PER"]]})
+    assert (found.words, found.labels[0]) == (tuple(words), "B-X")
