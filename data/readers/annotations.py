@@ -256,8 +256,8 @@ def _labelled_words(annotated: _Annotated, unit: Unit, where: str, position: str
     if spans is None:
         return words, None
     for start, stop, kind in spans:
-        if not text[start:stop].strip():
-            raise DataError(f"{where}: expected words from {start} to {stop}, the entity {kind}, got white space")
+        if is_blank(text[start:stop]):
+            raise DataError(f"{where}: expected words from {start} to {stop}, the entity {kind}, got nothing to see")
     starts = [word.start for word in placed]
     inner = [
         LabelledSpan(bisect.bisect_left(starts, span.start), bisect.bisect_left(starts, span.stop), span.type)

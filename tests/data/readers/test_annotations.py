@@ -225,7 +225,8 @@ def test_of_several_annotations_the_ground_truth_or_the_first_is_read():
         ({"text": "a", "entities": [[0, 1]]}, r'expected \{"start": 0, "end": 5, "type": "PER"\}, got \[0, 1\]'),
         ({"text": "a", "label": [{"start_offset": 0, "end_offset": 1, "label": 3}]}, 'expected {"start": 0'),
         ({"text": "a", "label": [{"start": "0", "end": 1, "label": "X"}]}, 'expected {"start": 0'),
-        ({"text": "a b", "entities": [[1, 2, "X"]]}, "expected words from 1 to 2, the entity X, got white space"),
+        ({"text": "a b", "entities": [[1, 2, "X"]]}, "expected words from 1 to 2, the entity X, got nothing to see"),
+        ({"text": "a \u200b b", "entities": [[2, 3, "X"]]}, "expected words from 2 to 3, the entity X, got nothing"),
         ({"text": "a b", "entities": [[0, 3, "X"], [2, 3, "Y"]]}, "two entities overlap"),
         ({"text": "Ann", "entities": [{"start": 0, "end": 2, "label": "X", "text": "nn"}]}, "the characters 0 to 2 are "
          "'An', but the entity X has the text 'nn'"),
