@@ -4,7 +4,7 @@ import functools
 import inspect
 import operator
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,13 +47,14 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
 def listed(items: Any, expected: str) -> list[Any]:
     """The items as a list. Args: expected: the start of the message, with the name of one item.
 
-    Raises: ValueError for anything else: a number, bytes, or a mapping, whose items would be its keys.
+    Raises: ValueError for anything else: a number, bytes, a mapping, whose items would be its keys, or a set, whose
+    results could not be told apart.
     """
     if is_frame(items):  # its items are the names of columns, or columns
         raise ValueError(f"{expected}, or a list of them, got {type(items).__name__}; give one of its columns")
     if getattr(items, "ndim", None) == 0:  # it has __iter__, which raises
         raise ValueError(f"{expected}, or a list of them, got an array without axes; give its .item()")
-    if not isinstance(items, Iterable) or isinstance(items, bytes | bytearray | Mapping):
+    if not isinstance(items, Iterable) or isinstance(items, bytes | bytearray | Mapping | Set):
         raise ValueError(f"{expected}, or a list of them, got {type(items).__name__}")
     return list(items)
 

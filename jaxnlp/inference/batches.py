@@ -51,7 +51,10 @@ def text_shapes(longest: int) -> tuple[Shape, ...]:
 
 
 def sentence_shapes(longest: int) -> tuple[Shape, ...]:
-    """As `text_shapes`, for sentences, few of which are long: one has fewer lengths, and a batch of many has more.
+    """As `text_shapes`, for sentences of treebanks, few of which have more than `LONGER` positions.
+
+    On a CPU, if the longest has up to four times as many, a batch of many has one more length, and one long sentence
+    has one less.
 
     Args: longest: maximum length of a sentence.
     """
@@ -107,7 +110,7 @@ def batches(lengths: Sequence[int], shapes: Sequence[Shape], step_cost: int = 0)
 
     Args:
       lengths: of each input [N], at most that of the longest shape.
-      shapes: of `text_shapes`, `decoding_shapes` or `ROW_SHAPES`.
+      shapes: of `text_shapes`, `sentence_shapes`, `decoding_shapes` or `ROW_SHAPES`.
       step_cost: cost of a decoding step, in positions; a batch takes one step for each position of its longest input.
 
     Yields:

@@ -215,7 +215,7 @@ class Trained:
         programs of their own.
         """
         known = {name: method.warm_up for name, method in self._methods.items() if method.warm_up is not None}
-        if function is not None and function not in known:
+        if function is not None and function not in [*known]:  # a list is not hashable
             raise ValueError(f"function must be one of {', '.join(known) or 'none'}, got {function!r}")
         if options and function is None:
             raise ValueError(f"{', '.join(options)}: name the function that has these options")

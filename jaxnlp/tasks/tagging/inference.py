@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.inference import batches
-from jaxnlp.inference.batches import BatchFunction, Shape, in_batches, sentence_shapes
+from jaxnlp.inference.batches import BatchFunction, Shape, in_batches, text_shapes
 from jaxnlp.inference.exportable import Exportable, axes_of_batches
 from jaxnlp.models.tagger import LabelScores, by_part, only_or_all
 from jaxnlp.ops.compiler_options import jit
@@ -106,7 +106,7 @@ def label_sentences(
         parts += [(index, sentence.part("", part)) for part in processor.inputs.parts(words)]
     encoded = [processor.encode(part) for _, part in parts]
     lengths = list(map(processor.inputs.encoded_length, encoded))
-    rows = in_batches(lengths, sentence_shapes(processor.inputs.longest), _labeller(trained, encoded))
+    rows = in_batches(lengths, text_shapes(processor.inputs.longest), _labeller(trained, encoded))
     whole = [Labelled([], []) for _ in sentences]
     for (index, part), (labels, confidence) in zip(parts, rows, strict=True):
         whole[index].labels.extend(named(processor, labels, len(part.words)))
@@ -123,7 +123,7 @@ def named(processor: TaggerProcessor, labels: Any, length: int) -> list[Any]:
 
 def warm_up(trained: Trained) -> None:
     """Compiles the programs of `label_sentences` ahead."""
-    batches.warm_up(sentence_shapes(trained.processor.inputs.longest), _labeller(trained, ()))
+    batches.warm_up(text_shapes(trained.processor.inputs.longest), _labeller(trained, ()))
 
 
 def _labeller(trained: Trained, encoded: Sequence[dict[str, np.ndarray]]) -> BatchFunction:

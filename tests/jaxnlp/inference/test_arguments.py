@@ -35,7 +35,7 @@ def test_a_pair_is_given_as_its_first_text_is():
         joined("m", ["a", "c"], "bd")
 
 
-@pytest.mark.parametrize("pairs", [3, b"bd", {"b": 1, "d": 2}, np.array("b")])
+@pytest.mark.parametrize("pairs", [3, b"bd", {"b": 1, "d": 2}, {"b", "d"}, np.array("b")])
 def test_second_texts_are_a_list_as_the_first_are(pairs):
     assert joined("m", ["a", "c"], iter(["b", "d"])) == ["a+b", "c+d"]
     with pytest.raises(ValueError, match=r"joined: expected one second text, or a list of them, got \w+"):

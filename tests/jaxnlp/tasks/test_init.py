@@ -207,6 +207,8 @@ def test_warming_up_announces_compilation_and_takes_options_of_one_function():
     trained.warm_up()
     trained.warm_up("predict", num_beams=2)
     assert calls == [({"num_beams": 1}, 1), ({"num_beams": 2}, 1)]
+    with pytest.raises(ValueError, match=r"function must be one of predict, got \['predict'\]"):
+        trained.warm_up(["predict"])
     with pytest.raises(ValueError, match="function must be one of predict, got 'embed'"):
         trained.warm_up("embed")
     with pytest.raises(ValueError, match="num_beams: name the function that has these options"):
