@@ -42,9 +42,12 @@ def test_the_losses_of_both_versions_of_the_fast_recipe_are_in_the_ledger(root):
 
 def test_the_parts_of_the_fast_recipe_are_what_its_runs_measured(root, entries):
     page = (root / "docs" / "character_models.md").read_text(encoding="utf-8")
-    with (root / "docs" / "results" / "gpt_shakespeare_fast_ablation.csv").open(encoding="utf-8") as file:
-        losses = {re.sub("=|_(?=[0-9])", " ", run["run"]): float(run["best_loss"]) for run in csv.DictReader(file)}
-    unchanged = losses.pop("unchanged")
+    losses, unchanged = {}, set()
+    for name in ("ablation", "logit_cap"):
+        with (root / "docs" / "results" / f"gpt_shakespeare_fast_{name}.csv").open(encoding="utf-8") as file:
+            losses |= {re.sub("=|_(?=[0-9])", " ", run["run"]): float(run["best_loss"]) for run in csv.DictReader(file)}
+        unchanged.add(losses.pop("unchanged"))
+    (unchanged,) = unchanged  # both sweeps have the same first run
     assert float(re.search(r"^\| nothing \| ([\d.]+) \| \|$", page, re.M)[1]) == pytest.approx(unchanged, abs=5.1e-4)
     rows = re.findall(r"^\| `([^`]+)` \| ([\d.]+) \| ([+-][\d.]+) \|$", page, re.M)
     assert {name for name, *_ in rows} == losses.keys()
