@@ -27,7 +27,7 @@ from data.pipelines.table_batches import (
     unknown_shares,
 )
 from data.readers.file_options import TableFiles
-from data.readers.held_out import folds_of
+from data.readers.held_out import folds_of, with_training_rows
 from data.readers.labelled_data_sets import LabelledName
 from data.readers.labelled_texts import (
     PARTS,
@@ -392,8 +392,9 @@ class TextTable(TableFiles):
         self, rows: list[LabelledText], targets: Targets, splits: dict[str, list[LabelledText]]
     ) -> tuple[list[LabelledText], dict[str, list[LabelledText]]]:
         """Training rows, and the splits with held-out rows."""
-        strata = targets.strata([row.label for row in rows])
-        held_out = np.array(folds_of(strata, self._folds, self.split_seed)) == self.fold
+        labels = [row.label for row in rows]
+        folds = folds_of(targets.strata(labels), self._folds, self.split_seed)
+        held_out = np.array(with_training_rows(folds, list(map(targets.classes, labels)))) == self.fold
         train = [row for row, out in zip(rows, held_out, strict=True) if not out]
         validation = [row for row, out in zip(rows, held_out, strict=True) if out]
         if not train or not validation:
@@ -429,9 +430,7 @@ def _refuse_classes_without_rows(train: list[LabelledText], targets: Targets) ->
         return
     missing = [name for name, count in zip(targets.names, counts, strict=True) if not count]
     if missing:
-        raise DataError(
-            f"no training row has the class {missing[0]!r}; add rows of it, or set another --data.split-seed"
-        )
+        raise DataError(f"no training row has the class {missing[0]!r}; add rows of it")
     once = [name for name, count in zip(targets.names, counts, strict=True) if count == 1]
     if once:
         _logger.warning(

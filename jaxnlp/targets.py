@@ -84,6 +84,11 @@ class Targets(abc.ABC):
     def counts(self, labels: Sequence[Any]) -> np.ndarray | None:
         """Number of examples of each class [C] int; None for numbers."""
 
+    def classes(self, label: Any) -> Sequence[int]:
+        """The ids of a label's classes; () for a number."""
+        del label
+        return ()
+
     def strata(self, labels: Sequence[Any]) -> list[Any]:
         """The stratum of each example [N]; folds divide each stratum equally."""
         return [None] * len(labels)
@@ -175,11 +180,8 @@ class _Classes(Targets):
         return f"{len(order)} classes in training: {shown}{more}"
 
     def counts(self, labels: Sequence[Any]) -> np.ndarray:
-        return np.bincount(np.array(self._ids(labels), int), minlength=len(self.names))
-
-    def _ids(self, labels: Sequence[Any]) -> Sequence[int]:
-        """The ids of all labels, one after the other."""
-        return labels
+        ids = [index for label in labels for index in self.classes(label)]
+        return np.bincount(np.array(ids, int), minlength=len(self.names))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,6 +207,9 @@ class OneClass(_Classes):
     def array(self, labels: Sequence[int]) -> np.ndarray:
         """Ids [N] int32."""
         return np.array(labels, np.int32)
+
+    def classes(self, label: int) -> Sequence[int]:
+        return (label,)
 
     def strata(self, labels: Sequence[int]) -> list[Any]:
         return list(labels)
@@ -261,8 +266,8 @@ class SeveralClasses(_Classes):
             multi_hot[row, list(ids)] = 1.0
         return multi_hot
 
-    def _ids(self, labels: Sequence[Sequence[int]]) -> Sequence[int]:
-        return [index for label in labels for index in label]
+    def classes(self, label: Sequence[int]) -> Sequence[int]:
+        return label
 
     def predicted(self, outputs: np.ndarray) -> np.ndarray:
         """The sigmoid of logits [N, C]."""

@@ -35,7 +35,7 @@ def hold_out(sentences: Sequence[T], file: str, what: str = "sentences") -> tupl
 
 def folds_of(strata: Sequence[Any], folds: int, seed: int) -> list[int]:
     """The fold of each row, from 0. Each stratum is divided about equally between the folds; a stratum's single row has
-    fold -1, since a class without a training row cannot be learned."""
+    fold -1, which is never held out."""
     generator, assigned = np.random.default_rng(seed), [-1] * len(strata)
     members: dict[Any, list[int]] = {}
     for row, stratum in enumerate(strata):
@@ -47,6 +47,21 @@ def folds_of(strata: Sequence[Any], folds: int, seed: int) -> list[int]:
             for row in generator.permutation(rows):
                 assigned[row], dealt = dealt % folds, dealt + 1
     return assigned
+
+
+def with_training_rows(folds: Sequence[int], classes: Sequence[Sequence[int]]) -> list[int]:
+    """The folds of rows, by which each class has a training row, since it cannot be learned without one.
+
+    If all rows of a class have the same fold, the first of them gets fold -1. Args: classes: of each row.
+    """
+    kept, rows_of = list(folds), dict[int, list[int]]()
+    for row, ids in enumerate(classes):
+        for one in ids:
+            rows_of.setdefault(one, []).append(row)
+    for rows in rows_of.values():
+        if len({kept[row] for row in rows}) == 1:
+            kept[rows[0]] = -1
+    return kept
 
 
 def held_out_note(held_out: int, total: int, file: str) -> str:

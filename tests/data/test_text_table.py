@@ -232,6 +232,14 @@ def test_rows_without_a_label_are_left_out_and_single_ones_are_reported(tmp_path
     assert "validation has no row of 2 of the classes, such as rare" in corpus.description
 
 
+def test_a_rare_class_of_several_is_never_held_out_of_training(tmp_path):
+    labels = ["arts", "sport;arts", *(f"arts;rare{number}" for number in range(6)), *["sport", "arts"] * 6]
+    path = write(tmp_path / "t.csv", ("text", "label"), [("the cat", label) for label in labels])
+    for seed in range(8):
+        corpus = config(path, predict="classes", separator=";", split_seed=seed).load(0, VOCABULARY)
+        assert {label for *_, label in texts_and_labels(corpus.split("validation"))} <= {(0,), (7,), (0, 7)}
+
+
 def test_a_pair_in_the_other_order_is_in_training_too(tmp_path):
     path = write(tmp_path / "t.csv", ("a", "b", "same"), [("the cat", "mat", 0), ("sat on", "cat", 1)] * 4)
     dev = write(tmp_path / "dev.csv", ("a", "b", "same"), [("mat", "the cat", 0), ("mat", "on", 1)])

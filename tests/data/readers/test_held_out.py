@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from data import DataError
-from data.readers.held_out import folds_of, held_out_note, hold_out
+from data.readers.held_out import folds_of, held_out_note, hold_out, with_training_rows
 
 
 def test_a_tenth_is_held_out_in_order_and_always_the_same():
@@ -35,3 +35,8 @@ def test_folds_are_equally_large_in_each_stratum_and_single_rows_are_in_none():
     assert np.bincount(folds[:20]).tolist() == [4] * 5
     assert np.bincount(folds[20:30]).tolist() == [2] * 5
     assert folds[30] == -1
+
+
+def test_each_class_has_a_training_row_whatever_fold_is_held_out():
+    classes = [(0,), (0, 1), (0, 2), (2,), (), (0, 3), (0, 3)]
+    assert with_training_rows([0, 1, 1, 1, 0, 2, 1], classes) == [0, -1, -1, 1, 0, 2, 1]
