@@ -112,13 +112,14 @@ def _values(text: str, file: str) -> Iterator[tuple[int, Any]]:
 
 
 def _has_words(fields: dict[str, Any], name: str) -> bool:
-    """Whether a field is a list of words; Prodigy's tokens are objects, or are empty next to the text. Entities of the
-    text count more than words without labels."""
+    """Whether a field is a list of words; Prodigy's tokens are objects, or are empty next to the text. A list of the
+    text's entities, perhaps without any, counts more than words without labels."""
     value = fields.get(name)
     if not isinstance(value, list) or (not value and "text" in fields):
         return False
     labelled = any(fields.get(label) and not _has_entities(fields[label]) for label in LABEL_FIELDS)
-    if "text" in fields and not labelled and any(_has_entities(fields.get(spans)) for spans in SPAN_FIELDS):
+    lists = [fields[spans] for spans in SPAN_FIELDS if isinstance(fields.get(spans), list)]
+    if "text" in fields and not labelled and any(not one or _has_entities(one) for one in lists):
         return False
     return not any(isinstance(item, dict) for item in value)
 

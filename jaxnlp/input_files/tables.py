@@ -217,7 +217,9 @@ def rows_with_texts(path: Path, rows: Sequence[TableRow]) -> list[TableRow]:
 def _without(
     path: Path, rows: Sequence[TableRow], lacks: Callable[[TableRow], bool], what: str, fate: str = "skipped"
 ) -> list[TableRow]:
-    warn_of_skipped(path, [row.line for row in rows if lacks(row)], len(rows), "rows", f"without {what}", fate)
+    in_lines = len({row.line for row in rows}) == len(rows)  # not in a list of JSON with several rows in a line
+    places = [row.line if in_lines else f"row {row.position + 1}" for row in rows if lacks(row)]
+    warn_of_skipped(path, places, len(rows), "rows", f"without {what}", fate)
     return [row for row in rows if not lacks(row)]
 
 

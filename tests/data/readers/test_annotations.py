@@ -277,5 +277,9 @@ def test_entities_of_a_text_count_more_than_words_without_labels(name):
     words = ["Ann-Marie", "is", "in", "New", "York."]
     (found,) = read({"text": TEXT, "tokens": words, name: [[0, 9, "PER"], [16, 24, "LOC"]]})
     assert found.labels == LABELS
+    (found,) = read({"text": TEXT, "tokens": words, name: []})
+    assert found.labels == ("O",) * 6
+    (found,) = read({"text": TEXT, "tokens": words, name: None})
+    assert found.labels is None
     (found,) = read({"text": TEXT, "tokens": words, "ner_tags": ["B-X", *"OOOO"], "spans": [[0, 9, "PER"]]})
     assert (found.words, found.labels[0]) == (tuple(words), "B-X")

@@ -88,9 +88,12 @@ def test_pairs_have_names_and_lines_are_counted_with_blank_ones(tmp_path):
     assert (row.line, row.id, row.texts, row.label) == (2, "7", ("x", "y"), "1")
 
 
-def test_rows_of_a_list_in_one_line_have_their_own_places(tmp_path):
+def test_rows_of_a_list_in_one_line_have_their_own_places(tmp_path, caplog):
     values = [{"text": "x", "label": "1"}, {"text": " "}, {"text": "y", "label": "2"}]
-    table = read_table(written(tmp_path, json.dumps(values), "t.json"), COLUMNS)
+    path = written(tmp_path, json.dumps(values), "t.json")
+    table = read_table(path, COLUMNS)
+    assert len(rows_with_texts(path, table.rows)) == 2
+    assert caplog.messages == [f"{path}: rows without a text, which are skipped: 1 of 3, the first in row 2"]
     assert {row.line for row in table.rows} == {1}
     source = table.source([row for row in table.rows if not row.is_blank])
     assert source.indices == [0, 2]
