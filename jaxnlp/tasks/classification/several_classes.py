@@ -24,13 +24,14 @@ class SeveralClassesMeasures(Measures):
         return several_cross_entropy(outputs, labels, batch["loss_mask"], **options), {}
 
     def kinds(self, labels: np.ndarray, of: str) -> dict[str, MetricKind]:
-        """Areas under curves need a class with positive and negative examples; labels [N, C]."""
+        """F1 needs a class with examples, areas under curves one with positive and negative ones; labels [N, C]."""
         titles = {"accuracy": "accuracy", "micro_f1": "micro F1", "macro_f1": "macro F1"}
         kinds = {name: MetricKind(of, title=title) for name, title in titles.items()}
         if _with_both(labels).any():
             kinds |= areas(of)
         if len(self.targets.names) <= MAX_CLASSES:
-            kinds |= {f"{name}/f1": MetricKind(of, title=f"{name} F1") for name in self.targets.names}
+            present = [self.targets.names[index] for index in np.flatnonzero(labels.any(axis=0))]
+            kinds |= {f"{name}/f1": MetricKind(of, title=f"{name} F1") for name in present}
         return kinds
 
     def ranking(self, scores: dict[str, float]) -> float:
@@ -39,7 +40,8 @@ class SeveralClassesMeasures(Measures):
     def scores(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, Metric]:
         """All scores of `kinds`, of [N, C] and [N, C]; the accuracy is the share of examples with all classes right.
 
-        A class is predicted from a probability of 0.5. Areas under curves are means over the classes with both positive
+        A class is predicted from a probability of 0.5. Macro-F1 is over the classes that have examples, or are
+        predicted. Areas under curves are means over the classes with both positive
         and negative examples.
         """
         # Here: it takes longer to import than JAX, and every command would wait for it.
@@ -50,14 +52,15 @@ class SeveralClassesMeasures(Measures):
         values = {
             "accuracy": float((chosen == labels).all(axis=1).mean()),
             "micro_f1": float(f1_score(labels, chosen, average="micro", zero_division=0.0)),
-            "macro_f1": float(np.mean(f1)),
+            "macro_f1": macro_f1(labels, chosen),
         }
         both = _with_both(labels)
         if both.any():
             values["roc_auc"] = float(roc_auc_score(labels[:, both], predicted[:, both], average="macro"))
             values["average_precision"] = float(average_precision_score(labels[:, both], predicted[:, both]))
         if len(classes) <= MAX_CLASSES:
-            values |= {f"{name}/f1": float(value) for name, value in zip(classes, np.ravel(f1), strict=True)}
+            present = np.flatnonzero(labels.any(axis=0))
+            values |= {f"{classes[index]}/f1": float(np.ravel(f1)[index]) for index in present}
         return {name: Metric(value, len(labels)) for name, value in values.items()}
 
     def sections(self, labels: np.ndarray, predicted: np.ndarray) -> list[Section]:
@@ -91,6 +94,16 @@ class SeveralClassesMeasures(Measures):
         """The examples with a wrong class, the most confident first; [N, C] both."""
         wrong = np.where(labels == 1, 1.0 - predicted, predicted).max(axis=1)
         return [int(n) for n in np.argsort(-wrong, kind="stable")[:limit] if wrong[n] >= 0.5]
+
+
+def macro_f1(labels: np.ndarray, chosen: np.ndarray) -> float:
+    """The mean F1 of the classes that have examples, or are chosen; 0 without any. Args: 0 or 1 [N, C]."""
+    from sklearn.metrics import f1_score
+
+    counted = labels.any(axis=0) | chosen.any(axis=0)
+    if not counted.any():
+        return 0.0
+    return float(np.mean(f1_score(labels[:, counted], chosen[:, counted], average=None, zero_division=0.0)))
 
 
 def _with_both(labels: np.ndarray) -> np.ndarray:

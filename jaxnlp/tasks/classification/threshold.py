@@ -12,6 +12,7 @@ from jaxnlp.targets import Targets
 from jaxnlp.tasks import Evaluation, Evaluator, Metric, MetricKind, Scoring, Section
 from jaxnlp.tasks.classification.evaluators import outputs_of
 from jaxnlp.tasks.classification.kept_threshold import THRESHOLD_FILE
+from jaxnlp.tasks.classification.several_classes import macro_f1
 
 CANDIDATES = 200
 """Maximum number of thresholds to try."""
@@ -85,4 +86,6 @@ def _macro_f1(targets: Targets, labels: np.ndarray, predictions: np.ndarray, thr
     from sklearn.metrics import f1_score  # here: it takes longer to import than JAX
 
     chosen = targets.array(targets.decide(predictions, threshold))
+    if labels.ndim > 1:
+        return macro_f1(labels, chosen)
     return float(f1_score(labels, chosen, average="macro", zero_division=0.0))

@@ -22,7 +22,18 @@ def test_every_declared_score_is_measured():
     assert MEASURES.scores(LABELS, LABELS)["accuracy"].value == 1.0
 
 
-def test_a_class_without_examples_is_left_out_of_areas_only():
+def test_a_class_without_examples_counts_in_macro_f1_only_if_it_is_predicted():
+    labels = LABELS * [1, 1, 0]
+    measured = MEASURES.scores(labels, FOUND)
+    f1 = [measured[f"{name}/f1"].value for name in "ab"]
+    assert "c/f1" not in measured
+    assert measured["macro_f1"].value == pytest.approx(sum(f1) / 3)
+    assert MEASURES.scores(labels, FOUND * [1, 1, 0])["macro_f1"].value == pytest.approx(sum(f1) / 2)
+    assert MEASURES.scores(labels, labels)["macro_f1"].value == 1.0
+    assert MEASURES.scores(0 * labels, 0 * labels)["macro_f1"].value == 0.0
+
+
+def test_a_class_without_examples_is_left_out_of_areas():
     labels = LABELS * [1, 1, 0]
     assert MEASURES.scores(labels, FOUND).keys() == MEASURES.kinds(labels, "texts").keys()
     none = np.zeros_like(LABELS)
