@@ -45,13 +45,13 @@ class SeveralClassesMeasures(Measures):
         and negative examples.
         """
         # Here: it takes longer to import than JAX, and every command would wait for it.
-        from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+        from sklearn.metrics import average_precision_score, roc_auc_score
 
         chosen, classes = predicted >= 0.5, self.targets.names
-        f1 = f1_score(labels, chosen, average=None, zero_division=0.0)
+        f1 = f1_of_classes(labels, chosen)
         values = {
             "accuracy": float((chosen == labels).all(axis=1).mean()),
-            "micro_f1": float(f1_score(labels, chosen, average="micro", zero_division=0.0)),
+            "micro_f1": float(f1_of_classes(labels.reshape(-1, 1), chosen.reshape(-1, 1))[0]),
             "macro_f1": macro_f1(labels, chosen),
         }
         both = _with_both(labels)
@@ -60,7 +60,7 @@ class SeveralClassesMeasures(Measures):
             values["average_precision"] = float(average_precision_score(labels[:, both], predicted[:, both]))
         if len(classes) <= MAX_CLASSES:
             present = np.flatnonzero(labels.any(axis=0))
-            values |= {f"{classes[index]}/f1": float(np.ravel(f1)[index]) for index in present}
+            values |= {f"{classes[index]}/f1": float(f1[index]) for index in present}
         return {name: Metric(value, len(labels)) for name, value in values.items()}
 
     def sections(self, labels: np.ndarray, predicted: np.ndarray) -> list[Section]:
@@ -98,12 +98,17 @@ class SeveralClassesMeasures(Measures):
 
 def macro_f1(labels: np.ndarray, chosen: np.ndarray) -> float:
     """The mean F1 of the classes that have examples, or are chosen; 0 without any. Args: 0 or 1 [N, C]."""
-    from sklearn.metrics import f1_score
-
     counted = labels.any(axis=0) | chosen.any(axis=0)
-    if not counted.any():
-        return 0.0
-    return float(np.mean(f1_score(labels[:, counted], chosen[:, counted], average=None, zero_division=0.0)))
+    return float(np.mean(f1_of_classes(labels, chosen)[counted])) if counted.any() else 0.0
+
+
+def f1_of_classes(labels: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """The F1 of each class [C]; 0 without examples. Args: 0 or 1 [N, C].
+
+    scikit-learn would read a single column as two classes, 0 and 1.
+    """
+    both, all_ = (labels * chosen).sum(axis=0), labels.sum(axis=0) + chosen.sum(axis=0)
+    return 2.0 * both / np.maximum(all_, 1.0)
 
 
 def _with_both(labels: np.ndarray) -> np.ndarray:

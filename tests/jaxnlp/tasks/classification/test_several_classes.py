@@ -3,7 +3,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from jaxnlp.targets import SeveralClasses
-from jaxnlp.tasks.classification.several_classes import SeveralClassesMeasures
+from jaxnlp.tasks.classification.several_classes import SeveralClassesMeasures, f1_of_classes, macro_f1
 
 CLASSES = ("a", "b", "c")
 MEASURES = SeveralClassesMeasures(SeveralClasses(CLASSES))
@@ -31,6 +31,16 @@ def test_a_class_without_examples_counts_in_macro_f1_only_if_it_is_predicted():
     assert MEASURES.scores(labels, FOUND * [1, 1, 0])["macro_f1"].value == pytest.approx(sum(f1) / 2)
     assert MEASURES.scores(labels, labels)["macro_f1"].value == 1.0
     assert MEASURES.scores(0 * labels, 0 * labels)["macro_f1"].value == 0.0
+
+
+def test_f1_is_scikit_learns_and_that_of_a_single_class_is_not_of_its_absence():
+    chosen = FOUND >= 0.5
+    np.testing.assert_allclose(f1_of_classes(LABELS, chosen), f1_score(LABELS, chosen, average=None))
+    (only,) = f1_of_classes(LABELS[:, :1], chosen[:, :1])
+    assert macro_f1(LABELS * [1, 0, 0], chosen * [1, 0, 0]) == pytest.approx(only)
+    assert only == pytest.approx(f1_score(LABELS[:, 0], chosen[:, 0]))
+    measured = SeveralClassesMeasures(SeveralClasses(("a",))).scores(LABELS[:, :1], FOUND[:, :1])
+    assert {measured[name].value for name in ("micro_f1", "macro_f1", "a/f1")} == {only}
 
 
 def test_a_class_without_examples_is_left_out_of_areas():
