@@ -24,6 +24,7 @@ from data.pipelines.table_batches import (
     table_buckets,
     table_split,
     tokenized,
+    undersampled,
     unknown_shares,
 )
 from data.readers.file_options import TableFiles
@@ -111,6 +112,8 @@ class TextTable(TableFiles):
     """For annealed: number of steps until size has little influence. For sequential: consecutive steps of each part."""
     oversample: bool = False
     """Repeat the training rows of rarer classes until all classes are equally frequent."""
+    undersample: bool = False
+    """Train on as many rows of each class as the rarest class has; the training seed chooses them."""
     swap_pairs: bool = False
     """Train on each pair in both orders."""
     drop_duplicates: bool = False
@@ -145,7 +148,7 @@ class TextTable(TableFiles):
         own_fields = ("validation_path", "test_path", "text", "pair", "label", "predict")
         several, stretched = len(self.parts) > 1, self.schedule in ("annealed", "sequential")
         one_class = not self.parts and self._source.predict == "class"
-        self.only_if(not self.parts, "data without data.parts", "source", "oversample", *own_fields)
+        self.only_if(not self.parts, "data without data.parts", "source", "oversample", "undersample", *own_fields)
         self.only_if(several, "several data.parts", "schedule")
         self.only_if(stretched, "data.schedule annealed and sequential", "schedule_steps")
         self.only_if(own, only_own, *own_fields)
@@ -153,7 +156,8 @@ class TextTable(TableFiles):
         self.only_if(self.predict == "classes", "data.predict classes", "separator")
         without = "data without separate validation rows"
         self.only_if(held_out, without, "validation_fraction", "fold", "split_seed")
-        self.only_if(one_class, "data.predict class", "oversample")
+        self.only_if(one_class, "data.predict class", "oversample", "undersample")
+        self.only_if(not self.oversample, "data without data.oversample", "undersample")
         self.only_if(paired, "pairs of texts", "swap_pairs", "pairs")
         names = [*self.columns.texts, self.columns.label]
         if len(set(names)) != len(names):
@@ -267,7 +271,7 @@ class TextTable(TableFiles):
         splits: dict[str, dict[str, Split[LabelledText]]] = {}
         for index, (name, part) in enumerate(read.items()):
             one = whole.by_part[name]
-            examples, truncated = self._examples(one, part.train)
+            examples, truncated = self._examples(one, part.train, seed)
             tables = [[(row.texts, row.label) for row in rows] for rows in (part.train, *part.splits.values())]
             contents.append(repr((name, part.targets, tables)))
             sizes.append(len(examples))
@@ -334,12 +338,16 @@ class TextTable(TableFiles):
         _refuse_classes_without_rows(train, targets)
         return _Rows(source, targets, train, splits, note)
 
-    def _examples(self, one: TextClassifierProcessor, train: list[LabelledText]) -> tuple[list[Tokenized], int]:
+    def _examples(
+        self, one: TextClassifierProcessor, train: list[LabelledText], seed: int
+    ) -> tuple[list[Tokenized], int]:
         """The training examples of a part, and the number of truncated ones."""
         examples, truncated = tokenized(one, train)
         if self.swap_pairs and one.texts == 2:
             swapped, _ = tokenized(one, [dataclasses.replace(row, texts=row.texts[::-1]) for row in train])
             examples += swapped
+        if self.undersample and isinstance(one.targets, OneClass):
+            examples = undersampled(examples, one.targets, seed)
         require_batch(len(examples), self.batch_size, f"rows of {one.name}" if one.name else "rows")
         if self.oversample and isinstance(one.targets, OneClass):
             examples = oversampled(examples, one.targets)

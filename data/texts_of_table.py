@@ -34,7 +34,7 @@ class TextsOfTable(TextTable):
 
     def __post_init__(self):
         super().__post_init__()
-        self.only_if(False, "classifiers", "parts", "oversample", "swap_pairs", "pairs")
+        self.only_if(False, "classifiers", "parts", "oversample", "undersample", "swap_pairs", "pairs")
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the texts; the splits are those of `TextTable.load`.

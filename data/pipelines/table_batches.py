@@ -58,6 +58,15 @@ def table_buckets(lengths: Sequence[int], processor: TextClassifierProcessor) ->
     return Buckets(lengths, lambda example: example.length, functools.partial(_padded, processor))
 
 
+def undersampled(examples: list[Tokenized], targets: OneClass, seed: int) -> list[Tokenized]:
+    """As many random examples of each class as the rarest class has, in their order."""
+    labels = np.array([example.label for example in examples])
+    fewest, generator = int(targets.counts(labels).min()), np.random.default_rng(seed)
+    members = [np.flatnonzero(labels == label) for label in range(len(targets.names))]
+    chosen = np.concatenate([generator.choice(rows, fewest, replace=False) for rows in members])
+    return [examples[index] for index in np.sort(chosen)]
+
+
 def oversampled(examples: list[Tokenized], targets: OneClass) -> list[Tokenized]:
     """Repeats examples of rarer classes until all classes are as frequent as the most frequent one."""
     most = int(targets.counts([example.label for example in examples]).max())

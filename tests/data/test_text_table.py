@@ -167,6 +167,17 @@ def test_rarer_classes_are_repeated(tmp_path):
     assert sum(labels) == 8
 
 
+def test_frequent_classes_lose_rows_that_the_seed_chooses(tmp_path):
+    rows = [(f"the cat {word}", "a") for word in WORDS] + [("mat", "b")] * 3
+    path = write(tmp_path / "t.csv", ("text", "label"), rows)
+    data = config(path, undersample=True, validation_fraction=1 / 3, batch_size=1)
+    corpora = [data.load(seed, VOCABULARY) for seed in range(5)]
+    assert all(corpus.token_counts.tolist() == [2, 2] for corpus in corpora)
+    assert len({corpus.fingerprint for corpus in corpora}) == 1
+    read = [sorted(batch["tokens"].tolist() for batch in itertools.islice(iter(c.train), 4)) for c in corpora]
+    assert any(one != read[0] for one in read)
+
+
 @pytest.mark.parametrize("tokens", ["pieces", "words"])
 def test_a_vocabulary_is_made_of_the_training_texts(table, tokens):
     corpus = config(table, tokens=tokens).load(0)
@@ -368,6 +379,7 @@ def test_a_class_that_only_validation_has_is_refused(tmp_path):
         ({"max_length": 2, "pair": "b", "pairs": "apart"}, "data.max_length must be at least 3, got 2"),
         ({"source": "cs224n_sts", "oversample": True}, "data.oversample applies only to data.predict class"),
         ({"source": "cs224n_sts", "predict": "number"}, "data.predict applies only to data.source table"),
+        ({"source": "mr", "oversample": True, "undersample": True}, "data.undersample applies only to data without"),
         ({"predict": "number", "oversample": True}, "data.oversample applies only to data.predict class"),
     ],
 )

@@ -6,6 +6,7 @@ from data.pipelines.table_batches import (
     table_buckets,
     table_split,
     tokenized,
+    undersampled,
     unknown_shares,
 )
 from jaxnlp.targets import OneClass
@@ -46,6 +47,17 @@ def test_a_batch_has_the_labels_of_its_rows_and_padding_of_the_length():
 def test_rarer_classes_are_repeated_until_all_are_as_frequent():
     examples, _ = tokenized(PROCESSOR, ROWS)
     assert [example.label for example in oversampled(examples, PROCESSOR.targets)] == [0, 0, 0, 1, 1, 1]
+
+
+def test_frequent_classes_lose_rows_until_all_are_as_rare():
+    examples, _ = tokenized(PROCESSOR, ROWS)
+    chosen = [undersampled(examples, PROCESSOR.targets, seed) for seed in range(20)]
+    assert {tuple(sorted(example.label for example in few)) for few in chosen} == {(0, 1)}
+    assert {example.length for few in chosen for example in few if example.label == 0} == {
+        example.length for example in examples if example.label == 0
+    }  # every row of the frequent class is chosen with some seed
+    again = undersampled(examples, PROCESSOR.targets, 3)
+    assert all(one is other for one, other in zip(again, chosen[3], strict=True))
 
 
 def test_the_share_of_unknown_tokens_counts_special_tokens_but_no_padding():
