@@ -60,9 +60,9 @@ def table_buckets(lengths: Sequence[int], processor: TextClassifierProcessor) ->
 
 def undersampled(examples: list[Tokenized], targets: OneClass, seed: int) -> list[Tokenized]:
     """As many random examples of each class as the rarest class has, in their order."""
-    labels = np.array([example.label for example in examples])
-    fewest, generator = int(targets.counts(labels).min()), np.random.default_rng(seed)
-    members = [np.flatnonzero(labels == label) for label in range(len(targets.names))]
+    labels, generator = [example.label for example in examples], np.random.default_rng(seed)
+    fewest = int(targets.counts(labels).min())
+    members = [np.flatnonzero(np.array(labels) == label) for label in range(len(targets.names))]
     chosen = np.concatenate([generator.choice(rows, fewest, replace=False) for rows in members])
     return [examples[index] for index in np.sort(chosen)]
 

@@ -252,9 +252,9 @@ class Scoring(Protocol):
     def sums(self) -> dict[str, Metric]:
         """The objective's metrics, exact over the whole split, without those of training only; {} without a split."""
 
-    def outputs(self, function: Callable[[Params, Batch], PyTree]) -> PyTree:
+    def outputs(self, function: Callable[[Params, Batch], PyTree], of: Trained | None = None) -> PyTree:
         """The results of a jitted `function` on all batches: one row an example, in the order of `split.examples`, on
-        the host."""
+        the host. Args: of: another model, whose parameters the function takes; None = the model to score."""
 
     def compile_sums(self) -> None:
         """Starts to compile the programs of `sums` in threads."""

@@ -121,13 +121,17 @@ class SplitScoring:
         summed = total(jax.device_get(sums)) if sums else {}
         return {name: Metric(value, int(summed[name][1])) for name, value in means(summed).items()}
 
-    def outputs(self, function: Callable[[Params, Batch], PyTree]) -> PyTree:
+    def outputs(self, function: Callable[[Params, Batch], PyTree], of: Trained | None = None) -> PyTree:
         """See `jaxnlp.tasks.Scoring`."""
-        run = self.once(self._layout.compile_outputs, function)
+        layout, params = self._layout, self.trained.params
+        if of is not None and of is not self.trained:
+            layout = layout.of_model(of.model.config, of.params)
+            params = layout.place(of.params)
+        run = self.once(layout.compile_outputs, function)
         parts = []
         for batch in self.split.batches:
             real = _real_rows(batch)
-            out = self._layout.rows_of(run(self.trained.params, self._layout.put_batch(batch)))
+            out = layout.rows_of(run(params, layout.put_batch(batch)))
             parts.append(jax.tree.map(lambda x, real=real: np.asarray(x)[: len(real)][real], out))
         if not parts:
             raise DataError(f"{self.split_name} has no batches, so its outputs cannot be computed")

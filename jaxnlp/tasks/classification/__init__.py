@@ -27,6 +27,7 @@ from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.classification.attention import attend
 from jaxnlp.tasks.classification.commands import Predict, PredictionAttention
 from jaxnlp.tasks.classification.decoders import decoder_classes, decoder_classifier_of_transformers
+from jaxnlp.tasks.classification.ensemble import Ensemble
 from jaxnlp.tasks.classification.evaluators import Validation, measures_of
 from jaxnlp.tasks.classification.export import exports
 from jaxnlp.tasks.classification.export_command import ExportClassifier
@@ -57,7 +58,7 @@ class Classification(Task):
     """
 
     model_types = (*families(), *CLASSIFIERS, *DECODERS, *image_encoders.families())
-    evaluators = {"validation": Validation, "threshold": ChooseThreshold}
+    evaluators = {"validation": Validation, "threshold": ChooseThreshold, "ensemble": Ensemble}
     commands = {"predict": Predict, "attention": PredictionAttention, "embed": EmbedInputs, "export": ExportClassifier}
     methods = {
         "predict": Method(predict, warm_up),

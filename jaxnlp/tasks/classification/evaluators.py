@@ -103,7 +103,7 @@ class Validation(Evaluator):
         predictions = targets.predicted(scoring.outputs(scoring.once(outputs_of, model, name)))
         if self.threshold is not None and not targets.has_threshold:
             raise ValueError(NO_THRESHOLD)
-        files = {"predictions.csv": _table(processor, scoring.split, predictions, self.threshold)}
+        files = {"predictions.csv": predictions_table(processor, scoring.split, predictions, self.threshold)}
         if not scoring.split.scored:
             return Evaluation({}, files)
         of, labels = measures_of(targets), targets.values([example.label for example in examples])
@@ -135,7 +135,7 @@ def _over_parts(trained: Trained, metrics: Mapping[str, Metric]) -> dict[str, Me
     }
 
 
-def _table(processor: Any, split: Split, predictions: np.ndarray, threshold: float | None) -> str:
+def predictions_table(processor: Any, split: Split, predictions: np.ndarray, threshold: float | None) -> str:
     """A line for each row of the user's table, or for each example, with the prediction last, as `Validation`
     documents."""
     targets = processor.targets

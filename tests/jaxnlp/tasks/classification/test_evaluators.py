@@ -14,7 +14,7 @@ from jaxnlp.corpus import SourceRows, Split
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.runs import load_run
 from jaxnlp.targets import OneClass
-from jaxnlp.tasks.classification.evaluators import LIT, Validation, _error_sections, _rollout_section, _table
+from jaxnlp.tasks.classification.evaluators import LIT, Validation, _error_sections, _rollout_section, predictions_table
 from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train import evaluate
@@ -124,13 +124,13 @@ def test_lines_without_text_keep_their_places_among_predictions():
     examples = [LabelledText("1", ("x",), 0), LabelledText("3", ("y",), None)]
     split = Split(examples=examples, source=SourceRows([0, 2], ["1", "2", "3"]))
     shares = np.array([[0.75, 0.25], [0.25, 0.75]])
-    assert _table(processor, split, shares, None).splitlines() == [
+    assert predictions_table(processor, split, shares, None).splitlines() == [
         "row,text,label,predicted,probability of a,probability of b",
         "1,x,a,a,0.750000,0.250000",
         "2,,,,,",
         "3,y,,b,0.250000,0.750000",
     ]
-    rows = _table(processor, Split(examples=examples), shares, None).splitlines()
+    rows = predictions_table(processor, Split(examples=examples), shares, None).splitlines()
     assert [row.partition(",")[0] for row in rows] == ["row", "1", "3"]
 
 

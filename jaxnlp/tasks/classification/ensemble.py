@@ -1,0 +1,80 @@
+"""An ensemble of classifiers: the mean of their predictions."""
+
+import dataclasses
+from typing import Annotated
+
+import numpy as np
+
+from jaxnlp.config import UserPath, Within
+from jaxnlp.targets import Targets, of_part
+from jaxnlp.tasks import Evaluation, Evaluator, Metric, Scoring, Trained
+from jaxnlp.tasks.classification.evaluators import measures_of, outputs_of, predictions_table
+from jaxnlp.tasks.classification.kept_threshold import NO_THRESHOLD
+
+
+@dataclasses.dataclass(frozen=True)
+class Ensemble(Evaluator):
+    """Scores an ensemble: the mean of the probabilities, or of the numbers, that this run and others predict.
+
+    All runs must have the same classes and the same tokenizer; their models may differ. The file of predictions is that
+    of the evaluator validation, with the means.
+    """
+
+    members: tuple[UserPath, ...] = ()
+    """The other runs: --members RUN2 RUN3. Each is read at its best checkpoint."""
+    threshold: Annotated[float, Within("(0, 1)")] | None = None
+    """In the file of predictions, predict each class, or the second of two, whose mean probability is at least this;
+    None = 0.5 for several classes, or the most probable class."""
+
+    def __call__(self, scoring: Scoring) -> Evaluation:
+        """Raises: ValueError without members, and for a member of other classes or of another tokenizer."""
+        first = scoring.trained
+        if not self.members:
+            raise ValueError("an ensemble has at least two runs; give the others with --members RUN2 RUN3")
+        members = [first, *(_checked(scoring.load(path), path, first) for path in self.members)]
+        metrics, files = dict[str, Metric](), dict[str, str]()
+        for name, processor in first.processor.by_part.items():
+            if name and name not in scoring.split.parts:
+                continue
+            part = scoring.part(name) if name else scoring
+            if self.threshold is not None and not processor.targets.has_threshold:
+                raise ValueError(NO_THRESHOLD)
+            predictions = np.mean([_predicted(part, one, name) for one in members], axis=0)
+            metrics |= _scores(part, processor.targets, predictions, name)
+            file = f"{name}-predictions.csv" if name else "predictions.csv"
+            files[file] = predictions_table(processor, part.split, predictions, self.threshold)
+        remarks = {"members": [{"recipe": one.name, "steps": one.step, "seed": one.config["seed"]} for one in members]}
+        return Evaluation(metrics, files, (), remarks)
+
+
+def _checked(member: Trained, path: str, first: Trained) -> Trained:
+    if member.processor != first.processor:
+        raise ValueError(
+            f"--members {path} has other classes, or another tokenizer or size of its inputs, than the first run; the "
+            "predictions of such runs cannot be averaged"
+        )
+    return member
+
+
+def _predicted(scoring: Scoring, member: Trained, name: str) -> np.ndarray:
+    """A member's probabilities [N, C], or numbers [N]."""
+    outputs = scoring.outputs(scoring.once(outputs_of, member.model, name), of=member)
+    return member.processor.by_part[name].targets.predicted(outputs)
+
+
+def _scores(scoring: Scoring, targets: Targets, predictions: np.ndarray, name: str) -> dict[str, Metric]:
+    """The scores of predictions [N, C] or [N], as `ensemble_accuracy` and so on; {} without labels."""
+    if not scoring.split.scored:
+        return {}
+    labels = targets.values([example.label for example in scoring.split.examples])
+    scores = measures_of(targets).scores(labels, predictions)
+    if targets.names:
+        right = (targets.array(targets.decide(predictions)) == labels).reshape(len(labels), -1).all(axis=1)
+        scores = {"accuracy": Metric(float(right.mean()), len(labels))} | scores
+    return {of_part(name, _named(metric)): value for metric, value in scores.items()}
+
+
+def _named(metric: str) -> str:
+    """`ensemble_f1` for f1; `yes/ensemble_f1` for yes/f1, the F1 of a class."""
+    kind, slash, measure = metric.rpartition("/")
+    return f"{kind}{slash}ensemble_{measure}"
