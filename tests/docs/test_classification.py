@@ -53,14 +53,29 @@ def test_cross_validation_is_what_the_sweep_measured(root, page):
     assert float(deviation) == pytest.approx(np.std(values, ddof=1), abs=0.051)
 
 
+def test_an_ensemble_is_better_than_its_runs(page, held):
+    said = r"`text_rnn-forward-sst2` have ([\d.]+)% of dev as a mean, and their ensemble has ([\d.]+)%"
+    mean, together = re.search(said, page).groups()
+    seeds = [held(f"text_rnn-forward-sst2{seed}") for seed in ("", "-seed1", "-seed2")]
+    assert float(mean) == pytest.approx(100 * np.mean([one["accuracy"]["value"] for one in seeds]), abs=0.051)
+    assert float(together) == pytest.approx(100 * seeds[0]["ensemble_accuracy"]["value"], abs=0.051)
+    assert len(seeds[0]["ensemble_accuracy"]["members"]) == 3
+
+
 def test_what_collapses_and_what_cures_it_is_what_the_ledger_holds(page, held):
     rows = re.findall(r"^\| `(afqmc_encoder[\w-]*)` \| [^|]+ \| ([\d.]+)% \| ([\d.]+) \| ([\d.]+) \|$", page, re.M)
-    assert len(rows) == 7
+    assert len(rows) == 8
     for name, accuracy, macro_f1, area in rows:
         entries = held(name)
         assert float(accuracy) == pytest.approx(100 * entries["accuracy"]["value"], abs=0.051)
         assert float(macro_f1) == pytest.approx(entries["macro_f1"]["value"], abs=0.00051)
         assert float(area) == pytest.approx(entries["roc_auc"]["value"], abs=0.00051)
+    names = [f"afqmc_encoder-undersampled{seed}" for seed in ("", "-seed1", "-seed2")]
+    for metric, what in {"macro_f1": "a macro-F1 of", "roc_auc": "an area of"}.items():
+        together = held(names[0])[f"ensemble_{metric}"]
+        assert len(together["members"]) == 4
+        assert re.search(rf"{what}\s{together['value']:.3f}", page)
+        assert f"{np.mean([held(name)[metric]['value'] for name in names]):.3f}" in page
     threshold = held("afqmc_encoder-steady")["threshold_macro_f1"]["value"]
     assert f"macro-F1 of {threshold:.3f}" in page
 
