@@ -43,11 +43,13 @@ class Ensemble(Evaluator):
             metrics |= _scores(part, processor.targets, predictions, name)
             file = f"{name}-predictions.csv" if name else "predictions.csv"
             files[file] = predictions_table(processor, part.split, predictions, self.threshold)
-        remarks = {"members": [{"recipe": one.name, "steps": one.step, "seed": one.config["seed"]} for one in members]}
-        return Evaluation(metrics, files, (), remarks)
+        named = [{"recipe": one.name, "steps": one.step, "seed": one.config.get("seed")} for one in members]
+        return Evaluation(metrics, files, (), {"members": named})
 
 
 def _checked(member: Trained, path: str, first: Trained) -> Trained:
+    if type(member.task) is not type(first.task):
+        raise ValueError(f"--members {path} is not a classifier, but {member}; remove it")
     if member.processor != first.processor:
         raise ValueError(
             f"--members {path} has other classes, or another tokenizer or size of its inputs, than the first run; the "

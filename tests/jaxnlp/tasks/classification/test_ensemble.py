@@ -1,11 +1,15 @@
 import csv
 import json
+import types
 
 import numpy as np
 import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
 from jaxnlp.__main__ import main
+from jaxnlp.tasks.classification import Classification
+from jaxnlp.tasks.classification.ensemble import _checked
+from jaxnlp.tasks.language_model import LanguageModel
 from tests.jaxnlp.tasks.two_devices import train
 from train.config import update
 from train.evaluate import main as evaluate
@@ -78,3 +82,10 @@ def test_runs_that_cannot_be_averaged_are_refused(text_run, capsys):
     assert "has other classes, or another tokenizer or size of its inputs, than the first" in capsys.readouterr().err
     assert main(["evaluate", run, "ensemble", "--members", "missing"]) != 0
     assert "missing" in capsys.readouterr().err
+
+
+def test_a_member_is_a_classifier():
+    first, member = (types.SimpleNamespace(task=task, processor=None) for task in (Classification(), LanguageModel()))
+    with pytest.raises(ValueError, match="--members runs/lm is not a classifier, but "):
+        _checked(member, "runs/lm", first)
+    assert _checked(first, "runs/other", first) is first
