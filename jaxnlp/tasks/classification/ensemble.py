@@ -8,8 +8,9 @@ import numpy as np
 from jaxnlp.config import UserPath, Within
 from jaxnlp.targets import Targets, of_part
 from jaxnlp.tasks import Evaluation, Evaluator, Metric, Scoring, Trained
-from jaxnlp.tasks.classification.evaluators import measures_of, outputs_of, predictions_table
+from jaxnlp.tasks.classification.evaluators import measures_of, outputs_of, parts_of, predictions_table
 from jaxnlp.tasks.classification.kept_threshold import NO_THRESHOLD
+from jaxnlp.tasks.classification.measures import share_right
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,10 +34,7 @@ class Ensemble(Evaluator):
             raise ValueError("an ensemble has at least two runs; give the others with --members RUN2 RUN3")
         members = [first, *(_checked(scoring.load(path), path, first) for path in self.members)]
         metrics, files = dict[str, Metric](), dict[str, str]()
-        for name, processor in first.processor.by_part.items():
-            if name and name not in scoring.split.parts:
-                continue
-            part = scoring.part(name) if name else scoring
+        for name, processor, part in parts_of(scoring):
             if self.threshold is not None and not processor.targets.has_threshold:
                 raise ValueError(NO_THRESHOLD)
             predictions = np.mean([_predicted(part, one, name) for one in members], axis=0)
@@ -71,8 +69,7 @@ def _scores(scoring: Scoring, targets: Targets, predictions: np.ndarray, name: s
     labels = targets.values([example.label for example in scoring.split.examples])
     scores = measures_of(targets).scores(labels, predictions)
     if targets.names:
-        right = (targets.array(targets.decide(predictions)) == labels).reshape(len(labels), -1).all(axis=1)
-        scores = {"accuracy": Metric(float(right.mean()), len(labels))} | scores
+        scores = {"accuracy": Metric(share_right(targets, labels, predictions), len(labels))} | scores
     return {of_part(name, _named(metric)): value for metric, value in scores.items()}
 
 

@@ -1,7 +1,7 @@
 """Evaluators of classifiers: scikit-learn's scores, files of predictions, and tables and pictures of the report."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, cast
 
 import jax
@@ -55,6 +55,15 @@ def outputs_of(model: Any, part: str) -> Callable[[Params, Batch], jax.Array]:
     )
 
 
+def parts_of(scoring: Scoring) -> Iterator[tuple[str, Any, Scoring]]:
+    """The name, the processor and the scoring of each part of a split; one without a name for data without parts."""
+    for name, processor in scoring.trained.processor.by_part.items():
+        if not name:
+            yield name, processor, scoring
+        elif name in scoring.split.parts:
+            yield name, processor, scoring.part(name)
+
+
 @dataclasses.dataclass(frozen=True)
 class Validation(Evaluator):
     """Loss, scikit-learn's scores, calibration of probabilities, and predictions of all examples, of each part.
@@ -73,21 +82,18 @@ class Validation(Evaluator):
     def __call__(self, scoring: Scoring) -> Evaluation:
         metrics = scoring.sums() if scoring.split.scored else {}
         files, sections = dict[str, str](), list[Section]()
-        for name in scoring.trained.processor.by_part:
-            if not name or name in scoring.split.parts:
-                scores = self._part(scoring.part(name) if name else scoring, name)
-                metrics |= {of_part(name, metric): value for metric, value in scores.metrics.items()}
-                files |= {f"{name}-{file}" if name else file: text for file, text in scores.predictions.items()}
-                sections += [b._replace(name=f"{name}: {b.name}") if name else b for b in scores.sections]
+        for name, _, part in parts_of(scoring):
+            scores = self._part(part, name)
+            metrics |= {of_part(name, metric): value for metric, value in scores.metrics.items()}
+            files |= {f"{name}-{file}" if name else file: text for file, text in scores.predictions.items()}
+            sections += [b._replace(name=f"{name}: {b.name}") if name else b for b in scores.sections]
         return Evaluation(metrics | _over_parts(scoring.trained, metrics), files, sections)
 
     def compile_ahead(self, scoring: Scoring) -> None:
         super().compile_ahead(scoring)
         model, params = cast(Any, scoring.trained.model), scoring.whole_params()
-        for name in scoring.trained.processor.by_part:
-            if not name or name in scoring.split.parts:
-                part = scoring.part(name) if name else scoring
-                part.compile_outputs(scoring.once(outputs_of, model, name))
+        for name, _, part in parts_of(scoring):
+            part.compile_outputs(scoring.once(outputs_of, model, name))
         if model.config.has_rollout:
             scoring.compile(scoring.once(jit, model.attention_rollout), params, _lit(scoring))
         if model.config.has_attention_weights:

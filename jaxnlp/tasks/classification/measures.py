@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxnlp.ops.classification import ClassLosses
 from jaxnlp.pages.content import Line
+from jaxnlp.targets import Targets
 from jaxnlp.tasks import Metric, MetricKind, Section
 from jaxnlp.typing import Array, Batch, Metrics
 
@@ -64,6 +65,13 @@ class Measures:
     def errors(self, labels: np.ndarray, predicted: np.ndarray, limit: int) -> list[int]:
         """Indices of wrong predictions, the worst first; arguments as for `scores`: [N, ...]."""
         raise TypeError(f"{type(self).__name__} does not define errors()")
+
+
+def share_right(targets: Targets, labels: np.ndarray, predictions: np.ndarray, threshold: float | None = None) -> float:
+    """The share of examples whose class, or all of whose classes, are right. Args: labels [N] or [N, C], predictions
+    [N, C], threshold: of `Targets.decide`."""
+    chosen = targets.array(targets.decide(predictions, threshold))
+    return float((chosen == labels).reshape(len(labels), -1).all(axis=1).mean())
 
 
 def areas(of: str) -> dict[str, MetricKind]:

@@ -41,8 +41,7 @@ class SeveralClassesMeasures(Measures):
         """All scores of `kinds`, of [N, C] and [N, C]; the accuracy is the share of examples with all classes right.
 
         A class is predicted from a probability of 0.5. Macro-F1 is over the classes that have examples, or are
-        predicted. Areas under curves are means over the classes with both positive
-        and negative examples.
+        predicted. Areas under curves are means over the classes with both positive and negative examples.
         """
         # Here: it takes longer to import than JAX, and every command would wait for it.
         from sklearn.metrics import average_precision_score, roc_auc_score

@@ -12,6 +12,7 @@ from jaxnlp.targets import Targets
 from jaxnlp.tasks import Evaluation, Evaluator, Metric, MetricKind, Scoring, Section
 from jaxnlp.tasks.classification.evaluators import outputs_of
 from jaxnlp.tasks.classification.kept_threshold import THRESHOLD_FILE
+from jaxnlp.tasks.classification.measures import share_right
 from jaxnlp.tasks.classification.several_classes import macro_f1
 
 CANDIDATES = 200
@@ -52,8 +53,6 @@ class ChooseThreshold(Evaluator):
         tried = candidate_thresholds(predictions if labels.ndim == 2 else predictions[:, 1])
         f1 = [_macro_f1(targets, labels, predictions, threshold) for threshold in tried]
         best = min((threshold for threshold, score in zip(tried, f1, strict=True) if score == max(f1)), key=_from_half)
-        chosen = targets.array(targets.decide(predictions, best))
-        right = (chosen == labels).reshape(len(labels), -1).all(axis=1).mean()
         kept = {"threshold": best, "step": trained.step, "split": scoring.split_name, "macro_f1": max(f1)}
         count = len(labels)
         curve = Line("macro-F1", tuple(tried), tuple(f1))
@@ -61,7 +60,7 @@ class ChooseThreshold(Evaluator):
             {
                 "threshold": Metric(best, count),
                 "threshold_macro_f1": Metric(max(f1), count),
-                "threshold_accuracy": Metric(float(right), count),
+                "threshold_accuracy": Metric(share_right(targets, labels, predictions, best), count),
             },
             sections=[Section("Threshold", Lines((curve,), "threshold", "macro-F1"))],
             run_files={THRESHOLD_FILE: json.dumps(kept, indent=2) + "\n"},
