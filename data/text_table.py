@@ -287,8 +287,9 @@ class TextTable(TableFiles):
             for split, rows in encoded.items():
                 splits.setdefault(split, {})[name] = rows
             lengths, unknown = [example.length for example in examples], unknown_shares(encoded, vocabulary)
+            note = f"{part.note}\ntexts left by data.undersample: {len(examples):,}" if self.undersample else part.note
             text = summary(one, part.train, part.splits, lengths, truncated, unknown=unknown)
-            lines.append((f"{name}: " if name else "") + text + part.note)
+            lines.append((f"{name}: " if name else "") + text + note)
         every = [self._together(part[0] for part in shapes)] if self.joint else list(itertools.chain(*shapes))
         return Corpus(
             train=iterable(grain.MapDataset.range(ENDLESS).map(self._steps(batches, sizes, seed))),
@@ -342,13 +343,14 @@ class TextTable(TableFiles):
         self, one: TextClassifierProcessor, train: list[LabelledText], seed: int
     ) -> tuple[list[Tokenized], int]:
         """The training examples of a part, and the number of truncated ones."""
+        kind = f"rows of {one.name}" if one.name else "rows"
+        if self.undersample and isinstance(one.targets, OneClass):
+            train, kind = undersampled(train, one.targets, seed), f"{kind} with data.undersample"
         examples, truncated = tokenized(one, train)
         if self.swap_pairs and one.texts == 2:
             swapped, _ = tokenized(one, [dataclasses.replace(row, texts=row.texts[::-1]) for row in train])
             examples += swapped
-        if self.undersample and isinstance(one.targets, OneClass):
-            examples = undersampled(examples, one.targets, seed)
-        require_batch(len(examples), self.batch_size, f"rows of {one.name}" if one.name else "rows")
+        require_batch(len(examples), self.batch_size, kind)
         if self.oversample and isinstance(one.targets, OneClass):
             examples = oversampled(examples, one.targets)
         return examples, truncated

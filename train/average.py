@@ -86,6 +86,7 @@ def members_of(runs: Sequence[Path]) -> list[Member]:
                 f"{runs[0]} and {run} differ in {'; '.join(changed[:FEW])}{more}; only runs with equal "
                 "architecture and processor can be averaged"
             )
+        run_folder.check_held_out(runs[0], run)
     return [Member(run, "best") for run in runs]
 
 

@@ -58,13 +58,13 @@ def table_buckets(lengths: Sequence[int], processor: TextClassifierProcessor) ->
     return Buckets(lengths, lambda example: example.length, functools.partial(_padded, processor))
 
 
-def undersampled(examples: list[Tokenized], targets: OneClass, seed: int) -> list[Tokenized]:
-    """As many random examples of each class as the rarest class has, in their order."""
-    labels, generator = [example.label for example in examples], np.random.default_rng(seed)
+def undersampled(rows: list[LabelledText], targets: OneClass, seed: int) -> list[LabelledText]:
+    """As many random rows of each class as the rarest class has, in their order."""
+    labels, generator = [row.label for row in rows], np.random.default_rng(seed)
     fewest = int(targets.counts(labels).min())
     members = [np.flatnonzero(np.array(labels) == label) for label in range(len(targets.names))]
-    chosen = np.concatenate([generator.choice(rows, fewest, replace=False) for rows in members])
-    return [examples[index] for index in np.sort(chosen)]
+    chosen = np.concatenate([generator.choice(indices, fewest, replace=False) for indices in members])
+    return [rows[index] for index in np.sort(chosen)]
 
 
 def oversampled(examples: list[Tokenized], targets: OneClass) -> list[Tokenized]:

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import logging
 from pathlib import Path
@@ -176,6 +177,20 @@ def test_frequent_classes_lose_rows_that_the_seed_chooses(tmp_path):
     assert len({corpus.fingerprint for corpus in corpora}) == 1
     read = [sorted(batch["tokens"].tolist() for batch in itertools.islice(iter(c.train), 4)) for c in corpora]
     assert any(one != read[0] for one in read)
+    assert corpora[0].description.endswith("\ntexts left by data.undersample: 4")
+    with pytest.raises(DataError, match=r"training rows with data\.undersample, 4; give 4 or less"):
+        dataclasses.replace(data, batch_size=5).load(0, VOCABULARY)
+
+
+def test_both_orders_of_a_pair_are_left_or_neither(tmp_path):
+    rows = [(f"the {word}", "cat", "a") for word in WORDS] + [("mat", "the", "b")] * 3
+    path = write(tmp_path / "t.csv", ("text", "pair", "label"), rows)
+    data = config(path, pair="pair", undersample=True, swap_pairs=True, validation_fraction=1 / 3, batch_size=1)
+    batches = itertools.islice(iter(data.load(0, VOCABULARY).train), 8)
+    read = [batch["tokens"][0][batch["attention_mask"][0]].tolist()[1:-1] for batch in batches]
+    separator = SPECIAL.index("[SEP]")
+    pairs = [(one[: one.index(separator)], one[one.index(separator) + 1 :]) for one in read]
+    assert sorted(pairs) == sorted((second, first) for first, second in pairs)
 
 
 @pytest.mark.parametrize("tokens", ["pieces", "words"])

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Hashable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
@@ -9,11 +10,12 @@ import numpy as np
 
 from jaxnlp.corpus import DataError, NumpyBatch, Split
 from jaxnlp.metrics import means, total
-from jaxnlp.runs import load
+from jaxnlp.runs import is_run, load
 from jaxnlp.tasks import Metric, Objective, Trained
 from jaxnlp.typing import Batch, Metrics, Params, PyTree
 from train.compile_ahead import AheadCompiler
 from train.parallel import Parallel
+from train.run.folder import check_held_out
 from train.step import Division, eval_step
 
 T = TypeVar("T")
@@ -172,6 +174,8 @@ class SplitScoring:
 
     def load(self, path: str) -> Trained:
         """See `jaxnlp.tasks.Scoring`."""
+        if self.split_name == "validation" and self.trained.folder is not None and is_run(path):
+            check_held_out(self.trained.folder, Path(path).expanduser())
         return load(path)
 
 

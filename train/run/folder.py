@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from jaxnlp.corpus import errors_as
+from jaxnlp.corpus import DataError, errors_as
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.saving.checkpoint_reading import (
     CHECKPOINTS,
@@ -121,6 +121,17 @@ def read_config(workdir: Path, *, typed: bool = False) -> TrainConfig:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     except ConfigError as error:
         raise ConfigError(f"{path} cannot be read; it may be of another version: {error}") from error
+
+
+def check_held_out(workdir: Path, other: Path) -> None:
+    """Raises DataError when another run was trained on examples that this run holds out for validation."""
+    try:
+        read_config(workdir).data.check_after(read_config(other).data)
+    except DataError as error:
+        raise DataError(
+            f"{other} has learned from validation examples of {workdir}, so a score on them would be too good; give a "
+            f"run that holds out the same examples ({error})"
+        ) from error
 
 
 def config_json(workdir: Path, *, typed: bool = False) -> dict[str, Any]:

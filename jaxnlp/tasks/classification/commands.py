@@ -169,12 +169,17 @@ def _page_of_images(trained: Trained, given: CommandInputs) -> str:
 
 def _page_of_texts(trained: Trained, given: CommandInputs) -> str:
     predictor, texts = Predictor(trained, ""), list[tuple[list[str], np.ndarray]]()
-    captions, truncated = list[str](), list[int]()
+    captions, count, truncated, blank = list[str](), 0, list[int](), list[int]()
     for rows in given_rows(trained.processor, given):
         chunk = read_chunk(trained.processor, rows)
-        truncated += [len(texts) + row for row in chunk.truncated]
+        truncated += [count + row for row in chunk.truncated]
+        blank += [count + row + 1 for row in chunk.blank]
+        count += len(rows)
         texts += word_weights(trained, chunk)
         predictions = predictor(chunk)
         captions += [predictor.targets.caption(predictions[row]) for row in chunk.kept]
-    report_truncated(truncated, len(texts), trained.processor.max_length)
+    if not texts:
+        raise ValueError("all texts are blank; give a text with characters")
+    report_truncated(truncated, count, trained.processor.max_length)
+    report_blank(blank, count, given.inputs, given.file)
     return words_page.render_page([one for one, _ in texts], [one for _, one in texts], captions, trained.name)

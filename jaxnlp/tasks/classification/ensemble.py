@@ -1,11 +1,14 @@
 """An ensemble of classifiers: the mean of their predictions."""
 
 import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 
 from jaxnlp.config import UserPath, Within
+from jaxnlp.saving.serialization import processor_to_json
 from jaxnlp.targets import Targets, of_part
 from jaxnlp.tasks import Evaluation, Evaluator, Metric, Scoring, Trained
 from jaxnlp.tasks.classification.evaluators import measures_of, outputs_of, parts_of, predictions_table
@@ -28,10 +31,12 @@ class Ensemble(Evaluator):
     None = 0.5 for several classes, or the most probable class."""
 
     def __call__(self, scoring: Scoring) -> Evaluation:
-        """Raises: ValueError without members, and for a member of other classes or of another tokenizer."""
-        first = scoring.trained
+        """Raises: ValueError without members, and for a member that is given twice, has learned from the rows to score,
+        or has other classes or another tokenizer."""
         if not self.members:
             raise ValueError("an ensemble has at least two runs; give the others with --members RUN2 RUN3")
+        first = scoring.trained
+        _refuse_repeated([first.folder, *self.members])
         members = [first, *(_checked(scoring.load(path), path, first) for path in self.members)]
         metrics, files = dict[str, Metric](), dict[str, str]()
         for name, processor, part in parts_of(scoring):
@@ -45,13 +50,24 @@ class Ensemble(Evaluator):
         return Evaluation(metrics, files, (), {"members": named})
 
 
+def _refuse_repeated(folders: Sequence[str | Path | None]) -> None:
+    """Raises ValueError for a run that is given twice."""
+    runs = [Path(folder).expanduser().resolve() for folder in folders if folder is not None]
+    for index, run in enumerate(runs):
+        if run in runs[:index]:
+            raise ValueError(f"--members: {run} is given twice; give each run once")
+
+
 def _checked(member: Trained, path: str, first: Trained) -> Trained:
     if type(member.task) is not type(first.task):
         raise ValueError(f"--members {path} is not a classifier, but {member}; remove it")
     if member.processor != first.processor:
+        before, now = (processor_to_json(one.processor) for one in (first, member))
+        changed = [name for name in before | now if before.get(name) != now.get(name)]
         raise ValueError(
-            f"--members {path} has other classes, or another tokenizer or size of its inputs, than the first run; the "
-            "predictions of such runs cannot be averaged"
+            f"--members {path} has other classes, another scale of its numbers, another tokenizer or another size of "
+            "its inputs than the first run, so their predictions cannot be averaged; the processor.json of both differ "
+            f"in {', '.join(changed)}"
         )
     return member
 

@@ -1,5 +1,6 @@
 import csv
 import json
+import shutil
 import types
 
 import numpy as np
@@ -15,13 +16,15 @@ from train.config import update
 from train.evaluate import main as evaluate
 from train.run.folder import read_config
 
+STEPS = ("total_steps", "evaluate_every_steps", "checkpoint_every_steps")
+
 
 @pytest.fixture(scope="module")
 def other(text_run, tmp_path_factory):
     """A run of another seed and a narrower model, after few steps."""
     config = read_config(text_run("class"))
     changed = {"seed": 1, "model.encoder.width": 8, "ema_decay": None}
-    changed |= dict.fromkeys(("total_steps", "evaluate_every_steps", "checkpoint_every_steps"), 6)
+    changed |= dict.fromkeys(STEPS, 6)
     return train(update(config, **changed), tmp_path_factory.mktemp("other") / "run")
 
 
@@ -64,14 +67,31 @@ def test_the_ledger_names_the_members(text_run, other, tmp_path, capsys):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "metric"), [("classes", "micro_f1"), ("number", "pearson")])
-def test_an_ensemble_of_a_run_and_itself_scores_as_the_run(text_run, capsys, kind, metric):
+def test_an_ensemble_of_a_run_and_its_copy_scores_as_the_run(text_run, tmp_path, capsys, kind, metric):
     run = str(text_run(kind))
     assert evaluate([run]) == 0
     alone = capsys.readouterr().out
-    assert evaluate([run, "ensemble", "--members", run]) == 0
+    assert evaluate([run, "ensemble", "--members", str(shutil.copytree(run, tmp_path / "copy"))]) == 0
     together = capsys.readouterr().out
     (value,) = [line.split()[2] for line in alone.splitlines() if f" {metric} " in line]
     assert f"validation ensemble_{metric} {value}" in together
+
+
+def test_a_run_that_has_learned_from_the_rows_to_score_is_refused(text_run, tmp_path, capsys):
+    run = str(text_run("class"))
+    other_fold = str(shutil.copytree(run, tmp_path / "fold"))
+    config = json.loads((tmp_path / "fold" / "config.json").read_text())
+    config["data"]["fold"] = 1
+    (tmp_path / "fold" / "config.json").write_text(json.dumps(config))
+    refusal = f"{other_fold} has learned from validation examples of {run}, so a score on them would be too good; give"
+    assert main(["evaluate", run, "ensemble", "--members", other_fold]) == 2
+    assert refusal in capsys.readouterr().err
+    assert main(["average", run, other_fold, "--out", str(tmp_path / "average")]) == 2
+    assert refusal in capsys.readouterr().err
+    file = tmp_path / "more.csv"
+    file.write_text("text,label\na goal,sport\n")
+    main(["evaluate", run, "ensemble", "--members", other_fold, "--file", str(file)])
+    assert "config.json was edited since the run was trained" in capsys.readouterr().err  # only the edit is refused
 
 
 def test_runs_that_cannot_be_averaged_are_refused(text_run, capsys):
@@ -79,9 +99,16 @@ def test_runs_that_cannot_be_averaged_are_refused(text_run, capsys):
     assert main(["evaluate", run, "ensemble"]) != 0
     assert "an ensemble has at least two runs; give the others with --members RUN2 RUN3" in capsys.readouterr().err
     assert main(["evaluate", run, "ensemble", "--members", str(text_run("classes"))]) != 0
-    assert "has other classes, or another tokenizer or size of its inputs, than the first" in capsys.readouterr().err
-    assert main(["evaluate", run, "ensemble", "--members", "missing"]) != 0
-    assert "missing" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "has other classes, another scale of its numbers, another tokenizer or another size of its inputs" in message
+    assert "the processor.json of both differ in vocabulary, parts" in message
+    for members, message in {
+        ("missing",): "missing",
+        (run,): f"--members: {run} is given twice; give each run once",
+        (str(text_run("classes")),) * 2: f"--members: {text_run('classes')} is given twice",
+    }.items():
+        assert main(["evaluate", run, "ensemble", "--members", *members]) != 0
+        assert message in capsys.readouterr().err
 
 
 def test_a_member_is_a_classifier():

@@ -48,5 +48,14 @@ def test_the_attention_of_a_recurrent_network_is_in_the_report_and_on_a_page(tmp
     page = out.read_text()
     assert page.count("<p>") == 3
     assert page.index(">paint<") < page.index(">run<")
+    texts = ["", "the cat", " ", "run " * 20]
+    assert main(["attention", str(tmp_path / "run"), *texts, "--out", str(out)]) == 0
+    notes = capsys.readouterr().err
+    assert "1 of 4 texts was truncated to 16 tokens; the first is text 4" in notes
+    assert "2 of 4 texts are blank and have no answer; the first is text 1" in notes
+    assert out.read_text().count("<p>") == 3
+    assert main(["attention", str(tmp_path / "run"), "", " ", "--out", str(tmp_path / "none.html")]) == 2
+    assert "all texts are blank; give a text with characters" in capsys.readouterr().err
+    assert not (tmp_path / "none.html").exists()
     assert main(["attention", str(tmp_path / "run"), "the cat", "--resize"]) != 0
     assert "--resize applies only to images" in capsys.readouterr().err
