@@ -5,7 +5,7 @@ last, mean and max, and the data sets of `text_cnn`. --init-from takes a run of 
 Source: Yang et al. 2016, section 2.2, for the attention. Differs: LSTM layers, a moving average of the parameters, and
 dropout of word vectors.
 Cost: 1 to 2 minutes on two busy CPU cores.
-Expect: SST-2 79.2%, SST-5 40.1%, TREC 85.4%; see docs/classification.md.
+Expect: SST-2 79.8%, SST-5 40.1%, TREC 85.4%; see docs/classification.md.
 Command: jaxnlp train text_rnn --workdir runs/text_rnn
 """
 
