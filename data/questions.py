@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -17,6 +18,8 @@ from jaxnlp.config import BatchSize, Natural, Within
 from jaxnlp.input_files.text_files import warn_of_skipped
 from jaxnlp.text.characters import MASK, CharacterVocabulary
 from jaxnlp.text.questions import Question
+
+_logger = logging.getLogger(__name__)
 
 LENGTH_MULTIPLE = 16
 """Lengths of batches are multiples of this."""
@@ -73,7 +76,7 @@ class Questions(DataConfig):
         text = f"{given}{question.answer or ''}{MASK}"
         if len(text) > self.sequence_length + 1:  # the last character is only a target
             raise DataError(
-                f"question {question.text!r} with answer {question.answer!r} needs {len(text)} characters; "
+                f"{_named(question)}: needs {len(text)} characters; "
                 f"at most {self.sequence_length + 1} fit (data.sequence_length {self.sequence_length})"
             )
         return ScoredText(text, len(given))
@@ -81,50 +84,74 @@ class Questions(DataConfig):
     def readable_text(self, question: Question, vocabulary: CharacterVocabulary) -> ScoredText:
         """As `question_text`. Raises: DataError, with the question, also for characters outside the vocabulary."""
         text = self.question_text(question)
-        with errors_as(DataError, f"question {question.text!r}, answer {question.answer!r}"):
+        with errors_as(DataError, _named(question)):
             vocabulary.encode(text.text)
         return text
 
     def read_file(self, path: Path, processor: Any) -> Split[Question]:
         """Reads a file of questions, with or without places.
 
-        Questions that are too long, or have unknown characters, are skipped; those with a blank place are not scored.
-        Warnings count both.
+        Questions that are too long, or have unknown characters, are skipped; those without a place are not scored. A
+        place that is too long, or has unknown characters, makes its question wrong, and the loss leaves it out.
+        Warnings count all three.
 
         Raises: FileNotFoundError, DataError naming the file, and the line if possible.
         """
         vocabulary = require_processor(processor, CharacterVocabulary)
         read = read_questions(path, fate="not scored")
-        splits, skipped = list[Split[Question]](), dict[int, DataError]()
+        splits, skipped, wrong = list[Split[Question]](), dict[int, DataError](), list[int]()
         for questions in (read.questions, read.without):
-            texts = dict[int, ScoredText]()
+            kept, texts = list[int](), list[ScoredText]()
             for line, question in questions.items():
                 try:
-                    texts[line] = self.readable_text(question, vocabulary)
+                    self.readable_text(Question(question.text), vocabulary)
                 except DataError as error:
                     skipped[line] = error
-            if texts:
-                buckets = self.buckets([text.positions for text in texts.values()], vocabulary)
-                kept = [questions[line] for line in texts]
-                split = question_split(buckets, kept, [*texts.values()], self.evaluation_batch_size)
-                splits.append(dataclasses.replace(split, source=read.source(texts)))
+                    continue
+                kept.append(line)
+                try:
+                    texts.append(self.readable_text(question, vocabulary))
+                except DataError:
+                    wrong.append(line)
+            if kept:
+                lengths = [text.positions for text in texts] or [1]  # no text is left if all places are wrong
+                buckets = self.buckets(lengths, vocabulary)
+                asked, without = [questions[line] for line in kept], [kept.index(line) for line in wrong]
+                split = question_split(buckets, asked, texts, self.evaluation_batch_size, without=without)
+                splits.append(dataclasses.replace(split, source=read.source(kept)))
         if not splits:
             line, first = next(iter(skipped.items()))
             raise DataError(f"{path}, line {line}: {first}") from first
         why = "too long, or with characters outside the vocabulary"
         warn_of_skipped(path, sorted(skipped), read.lines, "questions", why)
+        if wrong:
+            _logger.warning(
+                "%s: questions whose place is too long, or has characters outside the vocabulary, which are wrong, and "
+                "not in the loss: %s of %s, the first in line %s",
+                *(path, f"{len(wrong):,}", f"{read.lines:,}", wrong[0]),
+            )
         whole, *rest = splits
         return dataclasses.replace(whole, unlabelled=next(iter(rest), None))
 
 
+def _named(question: Question) -> str:
+    return f"question {question.text!r}" + ("" if question.answer is None else f", answer {question.answer!r}")
+
+
 def question_split(
-    buckets: Buckets[ScoredText], questions: Sequence[Question], texts: Sequence[ScoredText], batch_size: int
+    buckets: Buckets[ScoredText],
+    questions: Sequence[Question],
+    texts: Sequence[ScoredText],
+    batch_size: int,
+    *,
+    without: Collection[int] = (),
 ) -> Split[Question]:
-    """The split of questions; with batches if their answers are known."""
+    """The split of questions; with batches if their answers are known. Args: without: questions that have no text."""
     if not questions or questions[0].answer is None:
         return Split(examples=tuple(questions), scored=False)
     batches, rows = buckets.one_pass(texts, batch_size)
-    return Split(batches, tuple(questions), rows)
+    of_texts = np.array([index for index in range(len(questions)) if index not in without], int)
+    return Split(batches, tuple(questions), of_texts[rows])
 
 
 def text_batch(vocabulary: CharacterVocabulary, texts: Sequence[ScoredText], size: int, length: int) -> NumpyBatch:

@@ -1,7 +1,7 @@
 """The files of the birth-place assignment: documents about people, and questions about them."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -49,44 +49,40 @@ class ReadQuestions(NamedTuple):
         return SourceRows([line - 1 for line in lines], [str(number) for number in range(1, self.lines + 1)])
 
 
-def read_questions(path: Path, *, labelled: bool | None = None, fate: str = "skipped") -> ReadQuestions:
-    """The questions of a file: `question TAB place`, or only questions, without a tab.
+def read_questions(path: Path, *, labelled: bool = False, fate: str = "skipped") -> ReadQuestions:
+    """The questions of a file: `question TAB place`, or only the question.
 
-    Blank lines are skipped; warnings count them and the questions with a blank place.
+    Lines without a question are skipped; warnings count them, and the questions without a place if others have one.
 
     Args:
       path: the file.
-      labelled: whether all questions must have places, or none; None = as in the first line.
-      fate: of questions with a blank place, for the warning.
+      labelled: whether each line must have a tab, and at least one a place.
+      fate: of questions without a place, for the warning.
 
-    Raises: FileNotFoundError, DataError when it cannot be read, a line is not a question, or only some have places.
+    Raises: FileNotFoundError, DataError when it cannot be read, or a line is not a question.
     """
-    required = labelled
-    questions, without, lines = dict[int, Question](), dict[int, Question](), _lines(path)
+    questions, without = dict[int, Question](), dict[int, Question]()
+    lines = _lines(path, lambda line: is_blank(line.partition("\t")[0]))
     for number, line in enumerate(lines, 1):
         if not line:
             continue
         _refuse_special(line, path, number)
         text, tab, answer = line.partition("\t")
-        if is_blank(text) or "\t" in answer.strip():
+        if "\t" in answer.strip():
             raise DataError(f"{path}, line {number}: expected 'question', or 'question TAB place', got {line!r}")
-        labelled = bool(tab) if labelled is None else labelled
-        if labelled != bool(tab):
-            raise DataError(
-                f"{path}, line {number}: expected {'a' if labelled else 'no'} tab and place, got {line!r}; "
-                "give places to all questions or to none"
-            )
-        blank = tab and is_blank(answer)
-        (without if blank else questions)[number] = Question(text.strip(), None if is_blank(answer) else answer.strip())
-    if not questions and not required:
+        if labelled and not tab:
+            raise DataError(f"{path}, line {number}: expected a tab and a place, got {line!r}; add the place")
+        blank = is_blank(answer)
+        (without if blank else questions)[number] = Question(text.strip(), None if blank else answer.strip())
+    if not questions and not labelled:
         questions, without = without, {}
     warn_of_skipped(path, [*without], len(lines), "questions", "without a place", fate)
     return ReadQuestions(questions, without, len(lines))
 
 
-def _lines(path: Path) -> list[str]:
-    """The lines of a file, "" for blank ones."""
-    lines = ["" if is_blank(line) else line for line in read_text_file(path).removesuffix("\n").split("\n")]
+def _lines(path: Path, blank_line: Callable[[str], bool] = is_blank) -> list[str]:
+    """The lines of a file, "" for blank ones; a warning counts these."""
+    lines = ["" if blank_line(line) else line for line in read_text_file(path).removesuffix("\n").split("\n")]
     blank = [number for number, line in enumerate(lines, 1) if not line]
     warn_of_skipped(path, blank, len(lines), "lines", "without text")
     return lines

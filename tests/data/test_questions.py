@@ -48,6 +48,15 @@ def test_questions_that_the_model_cannot_read_are_skipped_counted_and_keep_their
     assert f"{path}: questions too long, or with characters outside the vocabulary, which are skipped: 2 of 4" in str(
         caplog.messages
     )
+    path.write_text(f"1+2\t3\n1+2\tx\n1\t{'1' * 20}\n8+9\t17\n")
+    split = CONFIG.read_file(path, vocabulary)
+    assert [one.answer for one in split.examples] == ["3", "x", "1" * 20, "17"]  # wrong, whatever is answered
+    assert split.rows.tolist() == [0, 3]
+    assert np.any(split.batches[0]["loss_mask"], axis=1).sum() == 2
+    assert f"{path}: questions whose place is too long, or has characters outside the vocabulary" in caplog.text
+    assert "which are wrong, and not in the loss: 2 of 4, the first in line 2" in caplog.text
+    path.write_text("1+2\tx\n")
+    assert [len(CONFIG.read_file(path, vocabulary).examples), len(CONFIG.read_file(path, vocabulary).batches)] == [1, 0]
     path.write_text("x\n")
     with pytest.raises(DataError, match=r"asked.tsv, line 1: .*not in the vocabulary"):
         CONFIG.read_file(path, vocabulary)

@@ -48,19 +48,17 @@ def test_a_line_that_is_no_document_is_refused_with_its_number(tmp_path, text, m
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Where?\tHere\nWhere was she born?\n", "line 2: expected a tab and place, got 'Where was she born?'"),
-        ("Where?\nWhere?\tHere\n", "line 2: expected no tab and place, got 'Where?\\tHere'"),
-        ("\tHere\n", "line 1: expected 'question', or 'question TAB place', got '\\tHere'"),
+        ("Where?\tHere\nWhere was she born?\n", "line 2: expected a tab and a place, got 'Where was she born?'"),
         ("Where?\tHere\tThere\n", "line 1: expected 'question', or 'question TAB place'"),
         (f"Where{MASK}?\tHere\n", f"line 1: contains {MASK!r}"),
     ],
-    ids=["no_tab", "a_tab", "empty", "two_tabs", "mask"],
+    ids=["no_tab", "two_tabs", "mask"],
 )
 def test_a_line_that_is_no_question_is_refused_with_its_number(tmp_path, text, message):
     path = tmp_path / "questions.tsv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=re.escape(f"{path}, {message}")):
-        read_questions(path)
+        read_questions(path, labelled=True)
 
 
 def test_blank_lines_are_skipped_and_counted_and_questions_keep_their_places(folder, tmp_path, caplog):
@@ -68,7 +66,7 @@ def test_blank_lines_are_skipped_and_counted_and_questions_keep_their_places(fol
     path.write_text("\nAda. Born .\n \u200b\nBob. Born .\n", encoding="utf-8")
     assert read_documents(path) == ["Ada. Born .", "Bob. Born ."]
     assert caplog.messages == [f"{path}: lines without text, which are skipped: 2 of 4, the first in line 1"]
-    path.write_text(f"\n{PEOPLE.test[0]}\n \n{PEOPLE.test[1]}\n")
+    path.write_text(f"\n{PEOPLE.test[0]}\n \tRome\n{PEOPLE.test[1]}\n")
     split = questions(folder).read_file(path, questions(folder).load(0).processor)
     assert [question.text for question in split.examples] == list(PEOPLE.test[:2])
     assert split.in_rows(["x", "y"], "") == ["", "x", "", "y"]
@@ -93,21 +91,22 @@ def test_short_documents_and_questions_without_a_place_stop_no_training(tmp_path
     ]
 
 
-def test_a_question_with_a_blank_place_is_answered_but_not_scored(folder, tmp_path, caplog):
+@pytest.mark.parametrize("end", ["", "\t", "\t "])
+def test_a_question_without_a_place_is_answered_but_not_scored(folder, tmp_path, caplog, end):
     config, path = questions(folder), tmp_path / "file.tsv"
     (first, place), (second, _) = PEOPLE.dev[:2]
     vocabulary = config.load(0).processor
-    path.write_text(f"{second}\t\n\n{first}\t{place}\n")
+    path.write_text(f"{second}{end}\n\n{first}\t{place}\n")
     split = config.read_file(path, vocabulary)
     assert f"{path}: questions without a place, which are not scored: 1 of 3, the first in line 1" in caplog.messages
     assert ([one.text for one in split.examples], split.in_rows(["x"], "")) == ([first], ["", "", "x"])
     others = split.unlabelled
     assert ([one.text for one in others.examples], others.in_rows(["y"], "")) == ([second], ["y", "", ""])
     assert (split.scored, others.scored) == (True, False)
-    path.write_text(f"{second}\t\n{first}\t \n")
+    path.write_text(f"{second}{end}\n{first}\t \n")
     split = config.read_file(path, vocabulary)
     assert (len(split.examples), split.scored, split.unlabelled) == (2, False, None)
-    with pytest.raises(DataError, match="all 2 questions are without a place"):
+    with pytest.raises(DataError, match="all 2 questions are without a place" if end else "line 1: expected a tab"):
         read_questions(path, labelled=True)
 
 
@@ -131,7 +130,7 @@ def test_an_encoding_is_not_an_option_of_these_files(folder):
 
 def test_training_questions_must_have_places(folder):
     (folder / "birth_places_train.tsv").write_text("Where was Ada born?\n")
-    with pytest.raises(DataError, match=re.escape("birth_places_train.tsv, line 1: expected a tab and place")):
+    with pytest.raises(DataError, match=re.escape("birth_places_train.tsv, line 1: expected a tab and a place")):
         questions(folder).load(0)
 
 
@@ -140,6 +139,6 @@ def test_a_file_without_a_question_of_known_characters_is_refused(folder, tmp_pa
     path.write_text("Where was Ж born?\tRome\n", encoding="utf-8")
     config = questions(folder)
     vocabulary = config.load(0).processor
-    shown = f"{path}, line 1: question 'Where was Ж born?', answer 'Rome': not in the vocabulary"
+    shown = f"{path}, line 1: question 'Where was Ж born?': not in the vocabulary"
     with pytest.raises(DataError, match=re.escape(shown)):
         config.read_file(path, vocabulary)
