@@ -116,7 +116,7 @@ class Questions(DataConfig):
             if kept:
                 lengths = [text.positions for text in texts] or [1]  # no text is left if all places are wrong
                 buckets = self.buckets(lengths, vocabulary)
-                asked, without = [questions[line] for line in kept], [kept.index(line) for line in wrong]
+                asked, without = [questions[n] for n in kept], [index for index, n in enumerate(kept) if n in wrong]
                 split = question_split(buckets, asked, texts, self.evaluation_batch_size, without=without)
                 splits.append(dataclasses.replace(split, source=read.source(kept)))
         if not splits:

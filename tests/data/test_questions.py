@@ -55,7 +55,8 @@ def test_questions_that_the_model_cannot_read_are_skipped_counted_and_keep_their
     assert np.any(split.batches[0]["loss_mask"], axis=1).sum() == 2
     assert f"{path}: questions whose place is too long, or has characters outside the vocabulary" in caplog.text
     assert "which are wrong, and not in the loss: 2 of 4, the first in line 2" in caplog.text
-    path.write_text("1+2\tx\n")
+    path.write_text("1+2\tx\n8+9\n")
+    assert len(CONFIG.read_file(path, vocabulary).unlabelled.examples) == 1
     assert [len(CONFIG.read_file(path, vocabulary).examples), len(CONFIG.read_file(path, vocabulary).batches)] == [1, 0]
     path.write_text("x\n")
     with pytest.raises(DataError, match=r"asked.tsv, line 1: .*not in the vocabulary"):
